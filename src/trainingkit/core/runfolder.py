@@ -1,0 +1,113 @@
+"""The run folder: what is in it, and where. Nobody else spells these paths.
+
+    recipe.toml             resolved recipe                  written by the CLI, read by resume / eval / export / report
+    metrics/rank-*.jsonl    one record a line                written by each rank, read by the page
+    decisions.jsonl         automatic choices, with reasons  written by rank 0
+    logs/rank-*.log         log lines and native stderr      written by each rank
+    outcomes/rank-*.json    how each rank ended              written by each rank, read by the CLI for its exit code
+    snapshots/step-*/       checkpoints, manifest last       written by recovery
+    report.html             the page                         written by report
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainingkit.core.errors import RunFolderError
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths inside one run folder. Creating the object touches nothing."""
+
+    root: Path
+
+    @property
+    def recipe(self) -> Path:
+        return self.root / "recipe.toml"
+
+    @property
+    def decisions(self) -> Path:
+        return self.root / "decisions.jsonl"
+
+    @property
+    def snapshots(self) -> Path:
+        return self.root / "snapshots"
+
+    @property
+    def report(self) -> Path:
+        return self.root / "report.html"
+
+    @property
+    def metrics_folder(self) -> Path:
+        return self.root / "metrics"
+
+    @property
+    def outcomes_folder(self) -> Path:
+        return self.root / "outcomes"
+
+    @property
+    def logs_folder(self) -> Path:
+        return self.root / "logs"
+
+    def metrics(self, rank: int) -> Path:
+        return self.metrics_folder / f"rank-{rank}.jsonl"
+
+    def log(self, rank: int) -> Path:
+        return self.logs_folder / f"rank-{rank}.log"
+
+    def outcome(self, rank: int) -> Path:
+        return self.outcomes_folder / f"rank-{rank}.json"
+
+    def create(self) -> None:
+        """Make the folder and its sub-folders, and prove that it can be written.
+
+        Raises:
+            RunFolderError: it cannot be made or written.
+        """
+        try:
+            for folder in (self.metrics_folder, self.outcomes_folder, self.logs_folder, self.snapshots):
+                folder.mkdir(parents=True, exist_ok=True)
+            probe = self.root / f".writable.{os.getpid()}"
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise RunFolderError(
+                f"The run folder cannot be written: {error.strerror}.",
+                field="run.folder",
+                found=str(self.root),
+                expected="a folder that can be created or written",
+                next_step="Choose another with --set run.folder=PATH, or mend its permissions.",
+            ) from error
+
+    @staticmethod
+    def existing(path: str | Path) -> RunFolder:
+        """The run folder at `path`, which must hold a run.
+
+        Raises:
+            RunFolderError: there is nothing, or no resolved recipe in it.
+        """
+        run = RunFolder(Path(path).resolve())
+        if not run.recipe.is_file():
+            raise RunFolderError(
+                "This is not a run folder: it holds no recipe.toml.",
+                field="RUN",
+                found=str(path),
+                expected="a folder that `trainingkit train` made",
+                next_step="List runs with: ls runs",
+            )
+        return run
+
+
+def new_run_path(parent: Path, name: str) -> Path:
+    """An unused folder name below `parent`: name, date, time, and a counter when two start in one second."""
+    stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    path = parent / stem
+    count = 2
+    while path.exists():
+        path = parent / f"{stem}-{count}"
+        count += 1
+    return path

@@ -1,0 +1,104 @@
+"""One section of a recipe: a frozen, strict pydantic model; and its errors in our words.
+
+Each room defines the sections it reads. A section whose `kind` picks a registry entry is declared as a
+plain table in the recipe and resolved by the room (`choose`), so that a new kind is one new file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trainingkit.core.errors import ConfigError
+from trainingkit.core.nearest import nearest
+from trainingkit.core.registry import Registry
+
+
+class Section(BaseModel):
+    """Base of all recipe sections: frozen; an unknown key is refused; numbers are not guessed from text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+S = TypeVar("S", bound=BaseModel)
+
+
+def check(section: type[S], values: Mapping[str, Any], *, field: str = "") -> S:
+    """Validate `values` as `section`.
+
+    Args:
+        field: dotted name of the section, put before each field in messages.
+
+    Raises:
+        ConfigError: the first problem, with field, found, expected, and the nearest valid name for an unknown key.
+    """
+    try:
+        return section.model_validate(dict(values))
+    except ValidationError as error:
+        raise _explain(section, error, field) from None
+
+
+def choose(registry: Registry[Any], values: Mapping[str, Any], *, field: str) -> Any:
+    """Validate a table by the registry entry (a Section class) that its `kind` names."""
+    rest = dict(values)
+    kind = rest.pop("kind", None)
+    if not isinstance(kind, str):
+        raise ConfigError(
+            f"The section [{field}] does not say which {registry.kind} it is.",
+            field=f"{field}.kind",
+            found=repr(kind),
+            expected="one of " + ", ".join(registry.names()),
+        )
+    return check(registry.get(kind, field=f"{field}.kind"), rest, field=field)
+
+
+def _explain(section: type[BaseModel], error: ValidationError, field: str) -> ConfigError:
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"]]
+    dotted = ".".join([field, *path] if field else path)
+    more = error.error_count() - 1
+    also = f" ({more} more after this one)" if more else ""
+    if first["type"] == "extra_forbidden":
+        valid = _keys_at(section, path[:-1])
+        close = nearest(path[-1], valid)
+        return ConfigError(
+            f"There is no setting called {dotted!r}.{also}",
+            field=dotted,
+            found=repr(path[-1]),
+            expected="one of " + ", ".join(sorted(valid)) if valid else "no keys here",
+            next_step=f"Did you mean {close!r}?" if close else "Remove it, or see docs/recipes.md.",
+        )
+    if first["type"] == "missing":
+        return ConfigError(
+            f"A setting is missing.{also}",
+            field=dotted,
+            found="nothing",
+            expected=_expectation(section, path),
+            next_step=f"Add it, for example with --set {dotted}=...",
+        )
+    return ConfigError(
+        f"A setting has a value that cannot be used.{also}",
+        field=dotted,
+        found=repr(first["input"]),
+        expected=first["msg"].removeprefix("Input should be ").removeprefix("Value error, "),
+    )
+
+
+def _keys_at(section: type[BaseModel], path: list[str]) -> list[str]:
+    model: Any = section
+    for part in path:
+        info = model.model_fields.get(part)
+        model = info.annotation if info else None
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            return []
+    return list(model.model_fields)
+
+
+def _expectation(section: type[BaseModel], path: list[str]) -> str:
+    keys: Any = section
+    for part in path[:-1]:
+        keys = keys.model_fields[part].annotation
+    info = getattr(keys, "model_fields", {}).get(path[-1])
+    return info.description if info is not None and info.description else "a value"

@@ -1,0 +1,96 @@
+"""Recipes as TOML: `extends` chains, dotted overrides, and writing the resolved file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from trainingkit.core.errors import ConfigError
+
+Table = dict[str, Any]
+
+
+def load(path: Path, *, _seen: tuple[Path, ...] = ()) -> Table:
+    """Read `path`; a top-level `extends = "other.toml"` is read first (relative to `path`), then overlaid.
+
+    Raises:
+        ConfigError: missing or unreadable file, invalid TOML, or a circle of `extends`.
+    """
+    path = path.resolve()
+    if path in _seen:
+        circle = " -> ".join(p.name for p in (*_seen, path))
+        raise ConfigError("Recipes extend each other in a circle.", field="extends", found=circle)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(
+            f"The recipe cannot be read: {error.strerror}.",
+            field="recipe",
+            found=str(path),
+            expected="a TOML file, or the name of a bundled recipe",
+            next_step="See `trainingkit train --help`; bundled recipes are listed there.",
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError("The recipe is not valid TOML.", field="recipe", found=f"{path}: {error}") from error
+    parent = table.pop("extends", None)
+    if parent is None:
+        return table
+    if not isinstance(parent, str):
+        raise ConfigError("A recipe extends one file.", field="extends", found=repr(parent), expected="a file name")
+    return overlay(load(path.parent / parent, _seen=(*_seen, path)), table)
+
+
+def overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
+    """Tables merge key by key; any other value of `above` wins. A table whose `kind` changes starts afresh."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        if isinstance(old, dict) and isinstance(value, dict) and value.get("kind", old.get("kind")) == old.get("kind"):
+            merged[key] = overlay(old, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def apply_overrides(table: Table, overrides: Iterable[str]) -> Table:
+    """Apply `section.key=value` texts in order. Values are TOML; what is not TOML is taken as a string.
+
+    Raises:
+        ConfigError: no `=`, an empty name, or a name that goes through a value that is no table.
+    """
+    for text in overrides:
+        name, equals, raw = text.partition("=")
+        keys = [key.strip() for key in name.split(".")]
+        if not equals or not all(keys):
+            raise ConfigError(
+                "An override must name a setting and a value.",
+                field="--set",
+                found=repr(text),
+                expected="section.key=value, for example optimizer.lr=0.001",
+            )
+        change: Any = parse_value(raw)
+        for key in reversed(keys):
+            change = {key: change}
+        table = overlay(table, change)
+    return table
+
+
+def parse_value(raw: str) -> Any:
+    """The TOML value that `raw` spells, or `raw` itself as a string."""
+    try:
+        return tomllib.loads(f"value = {raw}")["value"]
+    except (tomllib.TOMLDecodeError, KeyError):
+        return raw
+
+
+def dump(table: Mapping[str, Any]) -> str:
+    """TOML text. TOML has no null: keys whose value is None are left out (their default is None)."""
+    return tomli_w.dumps(_without_none(table))
+
+
+def _without_none(table: Mapping[str, Any]) -> Table:
+    return {k: _without_none(v) if isinstance(v, Mapping) else v for k, v in table.items() if v is not None}
