@@ -1,0 +1,134 @@
+"""Starting workers on this host through torchrun's own elastic launch API.
+
+The agent gives each worker its environment, watches it, forwards signals and reaps it. What it does not do, and
+this file does: OMP_NUM_THREADS (only its command line sets it), quiet logs, and no process left after a second signal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import psutil
+
+from trainingkit.cluster.place import OWN_LAUNCH
+from trainingkit.core.errors import ClusterError
+
+REAP_S = 5.0
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """How the group of workers ended.
+
+    Args:
+        crashed: ranks that ended with another code than 0, and how ("killed by SIGKILL", "exit code 3").
+        signal: the signal that stopped the launch, or None.
+    """
+
+    crashed: dict[int, str] = field(default_factory=dict)
+    signal: signal.Signals | None = None
+
+
+def launch(arguments: Sequence[str], *, workers: int, threads: int, grace_s: float) -> LaunchResult:
+    """Run `python ARGUMENTS` as `workers` ranks and wait for them.
+
+    Args:
+        arguments: what follows the interpreter, for example ("-m", "package.module", "argument").
+        threads: OMP_NUM_THREADS of each, unless the caller's environment already sets it.
+        grace_s: seconds between passing on a signal and SIGKILL.
+
+    Raises:
+        ClusterError: the agent itself could not start.
+    """
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=workers,
+        run_id=uuid.uuid4().hex,
+        rdzv_backend="c10d",
+        rdzv_endpoint="127.0.0.1:0",
+        local_addr="127.0.0.1",
+        max_restarts=0,
+        monitor_interval=0.1,
+        logs_specs=DefaultLogsSpecs(),
+        shutdown_timeout=max(1, round(grace_s)),
+    )
+    with _environment(threads), _nobody_left():
+        try:
+            elastic_launch(config, sys.executable)(*arguments)
+        except ChildFailedError as error:
+            return LaunchResult(crashed={rank: _how(f.exitcode) for rank, f in error.failures.items()})
+        except SignalException as error:
+            return LaunchResult(signal=error.sigval)
+        except (RuntimeError, OSError, ValueError) as error:
+            raise ClusterError(
+                f"The workers could not be started: {error}",
+                field="workers",
+                found=str(workers),
+                next_step="Try --workers 1, which needs no launcher.",
+            ) from error
+    return LaunchResult()
+
+
+def _how(exit_code: int) -> str:
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:
+        name = f"signal {-exit_code}"
+    return f"killed by {name}"
+
+
+@contextlib.contextmanager
+def _environment(threads: int) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ[OWN_LAUNCH] = str(os.getpid())
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextlib.contextmanager
+def _nobody_left() -> Iterator[None]:
+    """End every process below this one when the launch is over, however it ended."""
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    try:
+        yield
+    finally:
+        left = [child for child in psutil.Process().children(recursive=True) if child.pid not in before]
+        for child in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        psutil.wait_procs(left, timeout=REAP_S)
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to send SIGTERM when our launcher dies, so that a killed command line leaves no worker.
+
+    Linux only (prctl PR_SET_PDEATHSIG); elsewhere it does nothing.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    parent = os.environ.get(OWN_LAUNCH)
+    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGTERM)
+    if parent is not None and os.getppid() != int(parent):
+        os.kill(os.getpid(), signal.SIGTERM)
+

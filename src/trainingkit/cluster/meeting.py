@@ -1,0 +1,102 @@
+"""How ranks meet: a store with a deadline that names who is missing, and process groups as plain arguments."""
+
+from __future__ import annotations
+
+import datetime
+import time
+
+import torch.distributed as dist
+
+from trainingkit.cluster.place import Place
+from trainingkit.core.errors import ClusterError
+
+JOIN_POLL_S = 1.0
+
+
+def join(place: Place, *, join_s: float, timeout_s: float, backend: str = "gloo") -> dist.ProcessGroup | None:
+    """Join the other ranks; the default process group, or None without a launcher.
+
+    Args:
+        join_s: how long to wait for all ranks to appear.
+        timeout_s: deadline of one collective.
+
+    Raises:
+        ClusterError: the port is taken, the host does not answer, or ranks are missing (they are named).
+    """
+    if place.alone:
+        return None
+    store = _store(place, join_s)
+    store = dist.PrefixStore(f"trainingkit/{place.attempt}", store)
+    _wait_for_all(store, place, join_s)
+    deadline = datetime.timedelta(seconds=timeout_s)
+    dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.world_size, timeout=deadline)
+    return dist.group.WORLD
+
+
+def lane(group: dist.ProcessGroup | None, *, timeout_s: float) -> dist.ProcessGroup | None:
+    """Another Gloo group over the same ranks, so that its collectives keep an order of their own. All ranks call it."""
+    if group is None:
+        return None
+    ranks = dist.get_process_group_ranks(group)
+    return dist.new_group(ranks, backend="gloo", timeout=datetime.timedelta(seconds=timeout_s))  # type: ignore[return-value]
+
+
+def leave() -> None:
+    """Close all process groups of this process. Safe to call twice."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def _store(place: Place, join_s: float) -> dist.Store:
+    serve = place.rank == 0 and not place.agent_store
+    where = f"{place.master_addr}:{place.master_port}"
+    try:
+        return dist.TCPStore(
+            place.master_addr,
+            place.master_port,
+            place.world_size,
+            is_master=serve,
+            timeout=datetime.timedelta(seconds=join_s),
+            wait_for_workers=False,
+        )
+    except (RuntimeError, ValueError) as error:
+        text = str(error)
+        if "EADDRINUSE" in text or "in use" in text:
+            raise ClusterError(
+                "The port where the workers should meet is in use.",
+                field="MASTER_PORT",
+                found=where,
+                expected="a free port on the host of rank 0",
+                next_step="Set MASTER_PORT to another port; without a launcher, `trainingkit train` picks a free one.",
+            ) from error
+        raise ClusterError(
+            "The host of rank 0 does not answer.",
+            field="MASTER_ADDR",
+            found=where,
+            expected="a reachable host that listens there",
+            next_step="Check name, route, port and firewall from this host, and that rank 0 was started.",
+        ) from error
+
+
+def _wait_for_all(store: dist.Store, place: Place, join_s: float) -> None:
+    store.set(f"joined/{place.rank}", "1")
+    end = time.monotonic() + join_s
+    keys = {f"joined/{rank}": rank for rank in range(place.world_size)}
+    while True:
+        missing = [key for key in keys if not store.check([key])]
+        if not missing:
+            return
+        if time.monotonic() > end:
+            names = ", ".join(str(keys[key]) for key in missing[:8])
+            raise ClusterError(
+                f"{len(missing)} of {place.world_size} ranks did not appear within {join_s:.0f} s.",
+                field="WORLD_SIZE",
+                found=f"missing ranks: {names}{' ...' if len(missing) > 8 else ''}",
+                expected="the same command started on every host",
+                next_step="Look at those hosts' output; raise cluster.join_s if they are only slow to start.",
+            )
+        wait = datetime.timedelta(seconds=min(JOIN_POLL_S, max(0.01, end - time.monotonic())))
+        try:
+            store.wait(missing, wait)
+        except dist.DistStoreError:
+            continue

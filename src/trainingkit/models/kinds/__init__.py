@@ -1,0 +1,1 @@
+"""Model kinds: one file each."""

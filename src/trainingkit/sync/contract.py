@@ -1,0 +1,71 @@
+"""The protocol every synchroniser keeps: a step is begun, then committed or aborted on all ranks alike."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pydantic import Field
+from torch import nn
+
+from trainingkit.core.section import Section
+
+
+class SyncSection(Section):
+    """Settings of synchronisation."""
+
+    bucket_mb: float = Field(default=2.0, gt=0, description="size of a gradient bucket in MB of fp32")
+    timeout_s: float = Field(default=300.0, gt=0, description="deadline of one collective")
+    join_s: float = Field(default=120.0, gt=0, description="how long to wait for all ranks at the start")
+
+
+@dataclass(frozen=True)
+class SyncStats:
+    """What one step's exchange cost this rank.
+
+    Args:
+        wire_bytes: bytes this rank sent.
+        hidden: seconds of encode / wire / decode that ran behind other work, by phase name.
+    """
+
+    wire_bytes: int = 0
+    hidden: dict[str, float] = field(default_factory=dict)
+
+
+class Sync(Protocol):
+    """A synchroniser over one model.
+
+    `module` is what forward is called on. Gradients in `.grad` after the last backward of a step are the agreed
+    mean over ranks: the same bits on every rank.
+    """
+
+    module: nn.Module
+
+    def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[object]:
+        """Context of one forward and backward; only the last of a step exchanges."""
+        ...
+
+    def begin(self) -> None:
+        """A step starts."""
+        ...
+
+    def commit(self) -> SyncStats:
+        """The step is taken."""
+        ...
+
+    def abort(self) -> SyncStats:
+        """The step is given up; everything this synchroniser keeps is as it was at `begin`."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """JSON-able facts for the page: `name`, `fp32_bytes`, ..."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a snapshot keeps."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue exactly there."""
+        ...

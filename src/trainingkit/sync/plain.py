@@ -1,0 +1,106 @@
+"""Plain synchronisers: one process without any exchange, and PyTorch's DistributedDataParallel with no hook.
+
+DDP multiplies by 1/N, then all-reduces in fp32. A ring all-reduce sends 2 (N-1)/N of the bytes from each rank.
+DDP would rebuild its buckets after a process's first backward, and on three and more ranks sum in another order;
+`find_unused_parameters=True` keeps the first layout (see docs/decisions/0001-foundation.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import Any
+
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from trainingkit.sync.contract import SyncStats
+
+_NOISE = "find_unused_parameters=True was specified"
+
+
+class SingleProcess:
+    """No peers, no exchange: plain training, bit for bit."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.module = model
+
+    def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[object]:
+        """Nothing to hold back."""
+        return contextlib.nullcontext()
+
+    def begin(self) -> None:
+        """Nothing to prepare."""
+
+    def commit(self) -> SyncStats:
+        """Nothing was sent."""
+        return SyncStats()
+
+    def abort(self) -> SyncStats:
+        """Nothing is kept."""
+        return SyncStats()
+
+    def describe(self) -> dict[str, Any]:
+        """Facts for the page."""
+        return {"name": "one process", "fp32_bytes": 0}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing to keep."""
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Nothing to restore."""
+
+
+class PlainDDP:
+    """DistributedDataParallel as it comes, without a hook.
+
+    Args:
+        bucket_mb: gradient bucket size in MB.
+    """
+
+    def __init__(self, model: nn.Module, group: dist.ProcessGroup, *, bucket_mb: float) -> None:
+        _quiet_ddp()
+        self._ddp = DistributedDataParallel(
+            model, process_group=group, bucket_cap_mb=bucket_mb, find_unused_parameters=True
+        )
+        self.module = self._ddp
+        ranks = dist.get_world_size(group)
+        self._dense_bytes = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+        self._step_bytes = round(2 * (ranks - 1) / ranks * self._dense_bytes)
+
+    def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[object]:
+        """All but the last micro-batch of a step accumulate locally (DDP's `no_sync`)."""
+        return contextlib.nullcontext() if last else self._ddp.no_sync()
+
+    def begin(self) -> None:
+        """DDP prepares itself in forward."""
+
+    def commit(self) -> SyncStats:
+        """Bytes by the ring formula at the top of this file."""
+        return SyncStats(wire_bytes=self._step_bytes)
+
+    def abort(self) -> SyncStats:
+        """Nothing is kept, but the bytes were sent."""
+        return SyncStats(wire_bytes=self._step_bytes)
+
+    def describe(self) -> dict[str, Any]:
+        """Facts for the page."""
+        return {"name": "plain DDP, fp32 wire", "fp32_bytes": self._step_bytes}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing to keep."""
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Nothing to restore."""
+
+
+class _NoUnusedNoise(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return _NOISE not in record.getMessage()
+
+
+def _quiet_ddp() -> None:
+    logging.getLogger("torch.nn.parallel.distributed").addFilter(_NoUnusedNoise())
