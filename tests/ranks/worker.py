@@ -18,7 +18,6 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -27,27 +26,10 @@ import torch
 import torch.distributed as dist
 
 from ranks.context import Context
-from ranks.faults import Fault
+from ranks.job import STACKS, Job
 
-STACKS = signal.SIGUSR1
 PREFIX = "default"
 _LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Connection refused", "gloo/transport")
-
-
-@dataclass(frozen=True)
-class Job:
-    """One rank's part of a run; `call` is (module, qualified name), `args` a pickled tuple."""
-
-    call: tuple[str, str]
-    args: bytes
-    rank: int
-    world_size: int
-    folder: Path
-    stacks: Path
-    faults: tuple[Fault, ...]
-    env: dict[str, str]
-    path: list[str]
-    timeout_s: float
 
 
 def serve(connection_fd: int, log_fd: int) -> None:
@@ -64,6 +46,7 @@ def serve(connection_fd: int, log_fd: int) -> None:
         try:
             _perform(job, connection)
         except BaseException as error:
+            _flush()
             secondary = isinstance(error, RuntimeError) and any(sign in str(error) for sign in _LOST_PEER)
             connection.send(("failed", traceback.format_exc(), time.monotonic(), secondary))
             return
@@ -87,7 +70,7 @@ def _own_state(job: Job) -> Iterator[None]:
     """Environment, folder, seeds and signal handlers of one run; put back after it."""
     environment, folder = dict(os.environ), Path.cwd()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    os.environ.update(job.env, RANK=str(job.rank), LOCAL_RANK=str(job.rank), WORLD_SIZE=str(job.world_size))
+    os.environ.update(job.env)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     random.seed(0)
     torch.manual_seed(0)

@@ -33,8 +33,7 @@ def main() -> None:
         requests.send(b"ready")
         _serve(requests, workers)
     finally:
-        if os.getpid() not in workers:
-            _reap(workers)
+        _reap(workers)
 
 
 def _leave(number: int, frame: object) -> NoReturn:

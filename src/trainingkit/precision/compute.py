@@ -6,20 +6,12 @@ Parameters, gradients and optimizer state stay fp32 in either case.
 from __future__ import annotations
 
 import contextlib
-from typing import Literal
 
 import torch
-from pydantic import Field
 
-from trainingkit.core.section import Section
+from trainingkit.precision.section import PrecisionSection
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
-
-
-class PrecisionSection(Section):
-    """Settings of precision."""
-
-    compute: Literal["auto", "bf16", "fp32"] = Field(default="auto", description="type of matmuls in forward")
 
 
 def choose_compute(section: PrecisionSection, device: torch.device, *, cpu_has_bf16: bool) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import socket
@@ -117,7 +118,6 @@ def _is_sound(record: Record) -> bool:
         tables = [record.phases, record.hidden]
         numbers += [record.step, record.tokens, record.wire_bytes, record.step_s]
         numbers += [v for table in tables if isinstance(table, dict) for v in table.values()]
-        numbers += [] if record.loss is None else [record.loss]
     elif isinstance(record, EvalRecord):
         tables = [record.metrics]
         numbers += [record.step, record.seconds]
@@ -127,7 +127,7 @@ def _is_sound(record: Record) -> bool:
     else:
         tables = [record.model, record.data, record.machine, record.versions, record.sync]
         numbers += [record.rank, record.world_size]
-    return all(isinstance(t, dict) for t in tables) and all(isinstance(n, (int, float)) for n in numbers)
+    return all(isinstance(t, dict) for t in tables) and all(isinstance(n, (int, float)) and math.isfinite(n) for n in numbers)
 
 
 def _only(kind: type[Any], records: Iterable[Record]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,7 +73,7 @@ def build(ranks: Sequence[RankData]) -> StepTable:
         return np.bincount(where, weights=np.asarray(values, dtype=np.float64), minlength=len(step)).astype(np.float64)
 
     tokens = np.array([r.tokens for r in rows], dtype=np.float64)
-    loss = np.array([np.nan if r.loss is None else r.loss for r in rows], dtype=np.float64)
+    loss = np.array([r.loss if isinstance(r.loss, (int, float)) else np.nan for r in rows], dtype=np.float64)
     weight = np.where(total(tokens)[where] > 0, tokens, 1.0) if rows else tokens
     slowest = np.zeros(len(step))
     np.maximum.at(slowest, where, np.array([r.step_s for r in rows], dtype=np.float64))
@@ -122,5 +122,7 @@ def _elapsed(time_s: Floats, step_s: Floats, attempt: NDArray[np.int64]) -> Floa
     return np.cumsum(np.concatenate([step_s[:1], np.where(usable, gap, step_s[1:])]))
 
 
-def _means(tables, names, total, count) -> dict[str, Floats]:  # type: ignore[no-untyped-def]
+def _means(
+    tables: Sequence[dict[str, float]], names: Sequence[str], total: Callable[[list[float]], Floats], count: Floats
+) -> dict[str, Floats]:
     return {name: total([table.get(name, 0.0) for table in tables]) / count for name in names}

@@ -6,18 +6,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pydantic import Field
 from torch import nn
-
-from trainingkit.core.section import Section
-
-
-class SyncSection(Section):
-    """Settings of synchronisation."""
-
-    bucket_mb: float = Field(default=2.0, gt=0, description="size of a gradient bucket in MB of fp32")
-    timeout_s: float = Field(default=300.0, gt=0, description="deadline of one collective")
-    join_s: float = Field(default=120.0, gt=0, description="how long to wait for all ranks at the start")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,200 @@
+"""One optimizer step as a transaction: begin, forward and backward per micro-batch, then commit or abort.
+
+    begin    buffers are remembered, the synchroniser prepares
+    forward / backward   of each micro-batch; the last one exchanges gradients
+    agree    the gradient's norm is the same bits on all ranks, so all ranks judge alike
+    commit   clip, update, advance the schedule
+    abort    (the norm is not finite) parameters, buffers, optimizer and schedule stay as they were
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from trainingkit.core.errors import StepError
+from trainingkit.precision.compute import forward_context
+from trainingkit.sync.contract import Sync, SyncStats
+from trainingkit.sync.control import ControlLane, peers_watched
+from trainingkit.trainer.loss import count_tokens, find_loss
+from trainingkit.trainer.phases import GradientClock, PhaseClock
+
+LossFn = Callable[[Any, Any], Any]
+"""loss_fn(model, batch) -> the mean loss over the batch, or an output that holds it."""
+
+
+class Rate(Protocol):
+    """A learning-rate schedule: torch's LRScheduler fits, and so does `trainer.rate.RecipeRate`."""
+
+    def step(self) -> None:
+        """Advance by one update."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """JSON state."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue there."""
+        ...
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one finished step was. `agreed` are the control lane's sums over all ranks."""
+
+    loss: float
+    tokens: int
+    grad_norm: float
+    committed: bool
+    reason: str | None
+    stats: SyncStats
+    lr: float
+    agreed: list[float]
+
+
+class StepEngine:
+    """Takes micro-batches; every `accumulate`-th completes a step."""
+
+    def __init__(
+        self,
+        *,
+        sync: Sync,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        rate: Rate | None,
+        control: ControlLane,
+        clock: PhaseClock,
+        compute: str,
+        device: torch.device,
+        accumulate: int,
+        clip_norm: float | None,
+        max_aborts: int,
+    ) -> None:
+        self.sync = sync
+        self.model = model
+        self.optimizer = optimizer
+        self.rate = rate
+        self._control = control
+        self._clock = clock
+        self._gradients = GradientClock(model)
+        self._compute = compute
+        self._device = device
+        self._accumulate = accumulate
+        self._clip_norm = clip_norm
+        self._max_aborts = max_aborts
+        self._aborts = 0
+        self._losses: list[torch.Tensor] = []
+        self._tokens = 0
+        self._buffers: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    @property
+    def between_steps(self) -> bool:
+        """True when no step is half done."""
+        return not self._losses
+
+    def micro_batch(self, loss_fn: LossFn, batch: Any, offer: Callable[[], list[float]]) -> StepResult | None:
+        """Forward and backward of one micro-batch; the step's result if it was the last.
+
+        Args:
+            offer: gives this rank's values for the control lane, asked as late as possible in the step.
+
+        Raises:
+            StepError: forward returned no loss, or too many steps in a row were aborted.
+            PeerLost: another rank is gone; nothing of this step was applied.
+        """
+        if self.between_steps:
+            self._begin()
+        last = len(self._losses) == self._accumulate - 1
+        with self.sync.micro_batch(last=last):
+            loss = self._forward(loss_fn, batch)
+            if last:
+                self._control.start(offer())
+            self._backward(loss)
+        self._losses.append(loss.detach())
+        self._tokens += count_tokens(batch)
+        return self._finish() if last else None
+
+    def close(self) -> None:
+        """Remove hooks."""
+        self._gradients.close()
+
+    def _begin(self) -> None:
+        self._buffers = [(buffer, buffer.clone()) for buffer in self.model.buffers()]
+        self.optimizer.zero_grad(set_to_none=True)
+        self.sync.begin()
+
+    def _forward(self, loss_fn: LossFn, batch: Any) -> torch.Tensor:
+        with self._clock.phase("forward"), peers_watched(), forward_context(self._compute, self._device):
+            return find_loss(loss_fn(self.sync.module, batch))
+
+    def _backward(self, loss: torch.Tensor) -> None:
+        scaled = loss / self._accumulate if self._accumulate > 1 else loss
+        with peers_watched():
+            begin, end = _timed(scaled.backward)
+        ready = min(max(self._gradients.ready_s, begin), end)
+        self._clock.add("backward", ready - begin)
+        self._clock.add("stall", end - ready)
+
+    def _finish(self) -> StepResult:
+        losses = torch.stack([loss.float() for loss in self._losses])
+        lr = max((float(group["lr"]) for group in self.optimizer.param_groups), default=0.0)
+        with self._clock.phase("update"):
+            norm = self._gradient_norm()
+            committed = math.isfinite(norm)
+            stats = self._commit() if committed else self._abort()
+        with self._clock.phase("stall"):
+            agreed = self._control.finish()
+        result = StepResult(
+            loss=float(losses.mean()),
+            tokens=self._tokens,
+            grad_norm=norm,
+            committed=committed,
+            reason=None if committed else "the gradient is not finite",
+            stats=stats,
+            lr=lr,
+            agreed=agreed,
+        )
+        self._losses, self._tokens, self._buffers = [], 0, []
+        if self._aborts >= self._max_aborts:
+            raise StepError(
+                f"{self._aborts} steps in a row were aborted because the gradient was not finite.",
+                field="step.max_aborts",
+                found=f"loss {result.loss}, gradient norm {norm}",
+                expected="a finite gradient",
+                next_step="Lower optimizer.lr, lengthen the warm-up, or set precision.compute = 'fp32'.",
+            )
+        return result
+
+    def _gradient_norm(self) -> float:
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        if self._clip_norm is not None and bool(torch.isfinite(norm)):
+            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self._clip_norm, norm)
+        return float(norm)
+
+    def _commit(self) -> SyncStats:
+        self.optimizer.step()
+        if self.rate is not None:
+            self.rate.step()
+        self._aborts = 0
+        return self.sync.commit()
+
+    def _abort(self) -> SyncStats:
+        for buffer, before in self._buffers:
+            buffer.copy_(before)
+        self._aborts += 1
+        return self.sync.abort()
+
+
+def _timed(action: Callable[[], None]) -> tuple[float, float]:
+    begin = time.perf_counter()
+    action()
+    return begin, time.perf_counter()
+

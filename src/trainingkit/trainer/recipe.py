@@ -1,0 +1,144 @@
+"""Recipes: from a TOML file and overrides to one frozen object, and back to the resolved file in the run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import Field, field_validator
+
+from trainingkit.core import toml
+from trainingkit.core.errors import ConfigError
+from trainingkit.core.nearest import nearest
+from trainingkit.core.section import Section, check, choose
+from trainingkit.data import SOURCES
+from trainingkit.models import MODELS, ModelSection
+from trainingkit.optim import OPTIMIZERS, SCHEDULES, OptimizerSection, ScheduleSection
+from trainingkit.precision.section import PrecisionSection
+from trainingkit.sync.section import SyncSection
+from trainingkit.trainer.sections import BatchSection, EvalSection, RunSection, SnapshotSection, StepSection
+
+BUNDLED = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")
+"""Where bundled recipes lie: inside an installed wheel, or at the root of a checkout."""
+
+
+class KitConfig(Section):
+    """What a loop of one's own needs (`kit.toml`)."""
+
+    name: str = Field(default="run", min_length=1, description="name of the run, part of its folder")
+    run: RunSection = RunSection()
+    step: StepSection = StepSection()
+    precision: PrecisionSection = PrecisionSection()
+    sync: SyncSection = SyncSection()
+    snapshot: SnapshotSection = SnapshotSection()
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_one_word(cls, name: str) -> str:
+        if "/" in name or name.startswith("."):
+            raise ValueError("a name without '/' that does not start with '.'")
+        return name
+
+
+class Recipe(KitConfig):
+    """What `trainingkit train` needs. The tables with a `kind` are resolved by their rooms' registries."""
+
+    workers: int = Field(default=2, ge=1, description="worker processes on this host, when there is no outer launcher")
+    model: dict[str, Any] = Field(description="table with `kind`")
+    data: dict[str, Any] = Field(description="table with `kind`")
+    optimizer: dict[str, Any] = Field(default={"kind": "adamw"}, description="table with `kind`")
+    schedule: dict[str, Any] = Field(default={"kind": "cosine"}, description="table with `kind`")
+    batch: BatchSection = BatchSection()
+    eval: EvalSection = EvalSection()
+
+    def model_section(self) -> ModelSection:
+        """The model's settings, by its registry entry."""
+        return choose(MODELS, self.model, field="model")
+
+    def data_section(self) -> Any:
+        """The data's settings, by its registry entry."""
+        return choose(SOURCES, self.data, field="data")
+
+    def optimizer_section(self) -> OptimizerSection:
+        """The optimizer's settings, by its registry entry."""
+        return choose(OPTIMIZERS, self.optimizer, field="optimizer")
+
+    def schedule_section(self) -> ScheduleSection:
+        """The schedule's settings, by its registry entry."""
+        return choose(SCHEDULES, self.schedule, field="schedule")
+
+
+C = TypeVar("C", bound=KitConfig)
+
+
+def bundled_recipes() -> dict[str, Path]:
+    """Bundled recipes by name."""
+    found: dict[str, Path] = {}
+    for folder in BUNDLED:
+        for path in sorted(folder.glob("*.toml")):
+            found.setdefault(path.stem, path)
+    return found
+
+
+def find_recipe(name: str) -> Path:
+    """A file by its path, or a bundled recipe by its name.
+
+    Raises:
+        ConfigError: neither exists.
+    """
+    path = Path(name)
+    if path.suffix == ".toml" or path.exists():
+        return path
+    known = bundled_recipes()
+    if name in known:
+        return known[name]
+    close = nearest(name, known)
+    raise ConfigError(
+        f"There is no recipe called {name!r}.",
+        field="RECIPE",
+        found=repr(name),
+        expected="a .toml file, or one of: " + ", ".join(sorted(known)),
+        next_step=f"Did you mean {close!r}?" if close else None,
+    )
+
+
+def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
+    """Read a recipe, apply `section.key=value` overrides, and check every section.
+
+    Raises:
+        ConfigError: anything that cannot be used, with field, found, expected and next step.
+    """
+    path = find_recipe(name)
+    recipe = check(Recipe, toml.apply_overrides(toml.load(path), overrides))
+    for section in (recipe.model_section, recipe.data_section, recipe.optimizer_section, recipe.schedule_section):
+        section()
+    if recipe.run.steps is None:
+        raise ConfigError(
+            "A recipe must say how long to train.", field="run.steps", found="nothing", expected="a number of steps"
+        )
+    return recipe
+
+
+def load_kit_config(source: str | Path | Mapping[str, Any] | KitConfig | None) -> KitConfig:
+    """A kit's settings from a TOML file, a mapping, or the defaults (None)."""
+    if source is None:
+        return KitConfig()
+    if isinstance(source, KitConfig):
+        return source
+    table = dict(source) if isinstance(source, Mapping) else toml.load(Path(source))
+    return check(KitConfig, table)
+
+
+def resolved_text(config: KitConfig) -> str:
+    """The resolved recipe as TOML, every default written out."""
+    table = config.model_dump(mode="json")
+    if isinstance(config, Recipe):
+        for key, section in (
+            ("model", config.model_section()),
+            ("data", config.data_section()),
+            ("optimizer", config.optimizer_section()),
+            ("schedule", config.schedule_section()),
+        ):
+            table[key] = {"kind": table[key]["kind"], **section.model_dump(mode="json")}
+    return toml.dump(table)

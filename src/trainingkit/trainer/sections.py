@@ -1,0 +1,52 @@
+"""The sections of a recipe that belong to the loop itself. Other sections live in the room that reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from trainingkit.core.section import Section
+
+
+class RunSection(Section):
+    """Where and how long."""
+
+    folder: Path | None = Field(default=None, strict=False, description="run folder; default: a new one below runs/")
+    steps: int | None = Field(default=None, ge=1, description="optimizer steps; default (own loops): one pass of the data")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="seed of everything random")
+    threads: int = Field(default=0, ge=0, description="CPU threads per worker; 0: the host's cores shared out")
+    device: str = Field(default="auto", description="'auto', 'cpu' or 'cuda'")
+    log_every: int = Field(default=10, ge=1, description="plain progress line each so many steps, without a terminal")
+    grace_s: float = Field(default=60.0, gt=0, description="seconds to finish a step and save after SIGTERM")
+
+
+class StepSection(Section):
+    """What one optimizer step is."""
+
+    accumulate: int = Field(default=1, ge=1, description="micro-batches per step")
+    clip_norm: float | None = Field(default=1.0, gt=0, description="clip the gradient's norm to this")
+    max_aborts: int = Field(default=20, ge=1, description="give up after so many aborted steps in a row")
+
+
+class BatchSection(Section):
+    """How samples are grouped and fetched."""
+
+    size: int = Field(default=8, ge=1, description="samples per worker and micro-batch")
+    threads: int = Field(default=1, ge=1, description="background threads that read samples")
+    depth: int = Field(default=4, ge=1, description="batches read ahead")
+
+
+class EvalSection(Section):
+    """When and on what to evaluate."""
+
+    every: int = Field(default=40, ge=0, description="steps between evaluations; 0: only at the end")
+    samples: int | None = Field(default=256, ge=1, description="validation samples, evenly spread")
+    patience: int = Field(default=0, ge=0, description="stop after so many evaluations without a better loss; 0: never")
+
+
+class SnapshotSection(Section):
+    """When to save and what to keep."""
+
+    every: int = Field(default=50, ge=0, description="steps between snapshots; 0: only at the end and on a signal")
+    keep: int = Field(default=2, ge=1, description="newest snapshots that stay")
