@@ -1,4 +1,4 @@
-"""How do several ranks behave together? One pool of Gloo worker processes, faults by (rank, step), and the CLI as a process.
+"""How do several ranks behave together? A pool of Gloo workers, faults by (rank, step), the CLI as a process.
 
 A test takes the fixture `pool` and calls `pool.run(function, world_size, ...)`; see docs/testing.md.
 """

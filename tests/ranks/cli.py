@@ -1,10 +1,10 @@
 """The command line as a real process: its own session, a deadline, its output, and what it left behind.
 
-    run = start_cli(["train", "tiny.toml"], cwd=folder)
-    until(lambda: "step 3" in run.stdout(), deadline_s=60, what="step 3")
-    run.signal(signal.SIGTERM)
-    assert run.wait(deadline_s=30).code == 75
-    assert not orphans(run.marker)
+run = start_cli(["train", "tiny.toml"], cwd=folder)
+until(lambda: "step 3" in run.stdout(), deadline_s=60, what="step 3")
+run.signal(signal.SIGTERM)
+assert run.wait(deadline_s=30).code == 75
+assert not orphans(run.marker)
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 import psutil
 
@@ -49,14 +48,14 @@ class Finished:
     marker: str
 
 
-@dataclass
+@dataclass(eq=False)
 class CliRun:
     """A command that is running."""
 
     process: subprocess.Popen[bytes]
     marker: str
-    out: BinaryIO
-    err: BinaryIO
+    out: int
+    err: int
     started_s: float = field(default_factory=time.monotonic)
 
     def stdout(self) -> str:
@@ -123,9 +122,14 @@ def start_cli(
     """
     marker = uuid.uuid4().hex
     path = os.pathsep.join(filter(None, [str(cwd), _TESTS, os.environ.get("PYTHONPATH")]))
-    environment = os.environ | {"PYTHONPATH": path, "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
+    environment = os.environ | {
+        "PYTHONPATH": path,
+        "PYTHONFAULTHANDLER": "1",
+        "PYTHONUNBUFFERED": "1",
+        "COLUMNS": "200",
+    }
     environment |= {planned.VARIABLE: planned.to_text(faults), MARKER: marker} | dict(env or {})
-    out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+    out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
     process = subprocess.Popen(
         [*command, *arguments],
         cwd=cwd,
@@ -135,7 +139,10 @@ def start_cli(
         stderr=err,
         start_new_session=True,
     )
-    return CliRun(process, marker, out, err)
+    run = CliRun(process, marker, out, err)
+    for descriptor in (out, err):
+        weakref.finalize(run, os.close, descriptor)
+    return run
 
 
 def run_cli(
@@ -165,6 +172,5 @@ def orphans(marker: str) -> list[psutil.Process]:
     return found
 
 
-def _content(handle: BinaryIO) -> str:
-    size = os.fstat(handle.fileno()).st_size
-    return os.pread(handle.fileno(), size, 0).decode(errors="replace")
+def _content(descriptor: int) -> str:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")

@@ -10,7 +10,7 @@ from ranks import faults as planned
 from ranks.faults import Fault
 
 if TYPE_CHECKING:
-    import torch.distributed as dist
+    from torch._C._distributed_c10d import ProcessGroup, Store
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Context:
     world_size: int
     store_path: Path
     prefix: str
-    store: dist.Store
-    group: dist.ProcessGroup
+    store: Store
+    group: ProcessGroup
     tmp: Path
     faults: tuple[Fault, ...] = ()
 

@@ -73,7 +73,9 @@ class RankFailed(RankTestError):
         others = sorted((set(ending.failures) | set(ending.died) | set(ending.exited)) - {rank})
         if others:
             lines.append(f"after that, ranks {others} failed too")
-        return lines + _sections("did not come back, and had to be ended", ending.stuck) + _sections("said", ending.output)
+        return (
+            lines + _sections("did not come back, and had to be ended", ending.stuck) + _sections("said", ending.output)
+        )
 
 
 class DeadlineExpired(RankTestError):

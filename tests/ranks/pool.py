@@ -11,7 +11,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,18 @@ from ranks.processes import LEAVE_S, Worker, Zygote
 
 LIMIT = 8
 GROUP_SLACK_S = 30.0
+PRELOAD = ("torch", "torch.distributed", "torch._dynamo", "torch.distributed.checkpoint", "torch.nn.parallel")
 
 
 class Pool:
-    """Runs a function on several ranks. One pool serves a pytest session; nothing starts before the first run."""
+    """Runs a function on several ranks. One pool serves a pytest session; nothing starts before the first run.
 
-    def __init__(self) -> None:
+    Args:
+        preload: modules that workers find imported; what is slow to import and often used.
+    """
+
+    def __init__(self, preload: Sequence[str] = PRELOAD) -> None:
+        self._preload = preload
         self._zygote: Zygote | None = None
         self._idle: list[Worker] = []
         self._folder: Path | None = None
@@ -49,7 +56,7 @@ class Pool:
         Args:
             function: defined at module level; each worker imports it by module and name.
             args: the same for all ranks; pickled, like the results.
-                deadline_s: for the whole run. The default group times out later, so that the deadline speaks first.
+            deadline_s: for the whole run. The default group times out later, so that the deadline speaks first.
             grace_s: after the first failure, how long the other ranks may take to come back.
             faults: see `ranks.faults`; they strike where the function calls `context.at_step(step)`.
             env: environment variables for this run only.
@@ -64,7 +71,19 @@ class Pool:
         if not 1 <= world_size <= LIMIT:
             raise ValueError(f"world_size is {world_size}; the pool has 1 to {LIMIT} ranks")
         folder = self._new_folder()
-        jobs = _jobs(function, world_size, args, folder, tuple(faults or ()), dict(env or {}), deadline_s)
+        first = Job(
+            call=(function.__module__, function.__qualname__),
+            args=pickle.dumps(args),
+            rank=0,
+            world_size=world_size,
+            folder=folder,
+            stacks=folder / "stacks-0",
+            faults=tuple(faults or ()),
+            env=dict(env or {}),
+            path=list(sys.path),
+            timeout_s=deadline_s + GROUP_SLACK_S,
+        )
+        jobs = [replace(first, rank=rank, stacks=folder / f"stacks-{rank}") for rank in range(world_size)]
         workers = [self._worker() for _ in range(world_size)]
         run = _Run(name, workers, [job.stacks for job in jobs], deadline_s, grace_s)
         try:
@@ -79,8 +98,7 @@ class Pool:
 
     def close(self) -> None:
         """End every process and remove every file of the pool. A later run starts afresh."""
-        for worker in self._idle:
-            worker.end()
+        _end_together(self._idle)
         self._idle = []
         if self._zygote is not None:
             self._zygote.close()
@@ -101,7 +119,7 @@ class Pool:
                 return worker
             worker.end()
         if self._zygote is None:
-            self._zygote = Zygote()
+            self._zygote = Zygote(self._preload)
             atexit.register(self.close)
         return self._zygote.fork()
 
@@ -114,21 +132,11 @@ class Pool:
         return folder
 
 
-def _jobs(
-    function: Callable[..., Any],
-    world_size: int,
-    args: tuple[Any, ...],
-    folder: Path,
-    faults: tuple[Fault, ...],
-    env: dict[str, str],
-    deadline_s: float,
-) -> list[Job]:
-    call, packed = (function.__module__, function.__qualname__), pickle.dumps(args)
-    timeout_s = deadline_s + GROUP_SLACK_S
-    return [
-        Job(call, packed, rank, world_size, folder, folder / f"stacks-{rank}", faults, env, list(sys.path), timeout_s)
-        for rank in range(world_size)
-    ]
+def _end_together(workers: list[Worker]) -> None:
+    for worker in workers:
+        worker.kill()
+    for worker in workers:
+        worker.end()
 
 
 class _Run:
@@ -157,20 +165,20 @@ class _Run:
             if not ready:
                 self._give_up()
                 break
-            for connection in ready:
-                self._hear(self._open.pop(connection), connection)
+            for rank in [self._open[connection] for connection in self._open if connection in ready]:
+                self._hear(rank)
             if self._failed:
                 end = min(end, min(time_s for _, time_s, _ in self._failed) + self.grace_s)
         return self._conclude()
 
     def end_all(self) -> None:
         """Kill and reap every worker of the run that is still there."""
-        for rank, worker in enumerate(self.workers):
-            if rank not in self._gone:
-                worker.end()
+        _end_together([worker for rank, worker in enumerate(self.workers) if rank not in self._gone])
         self._gone = set(range(len(self.workers)))
 
-    def _hear(self, rank: int, connection: Connection) -> None:
+    def _hear(self, rank: int) -> None:
+        connection = self.workers[rank].connection
+        del self._open[connection]
         try:
             kind, *rest = connection.recv()
         except (EOFError, ConnectionResetError):

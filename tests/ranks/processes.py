@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,18 @@ LOG_TAIL = 40
 
 
 class Zygote:
-    """Starts `ranks.zygote` and asks it for workers."""
+    """Starts `ranks.zygote` and asks it for workers.
 
-    def __init__(self) -> None:
+    Args:
+        preload: modules that workers find imported.
+    """
+
+    def __init__(self, preload: Sequence[str]) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket = ours
         one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
         path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-        command = [sys.executable, "-m", "ranks.zygote", str(os.getpid()), str(theirs.fileno())]
+        command = [sys.executable, "-m", "ranks.zygote", str(os.getpid()), str(theirs.fileno()), *preload]
         self._process = subprocess.Popen(
             command,
             pass_fds=[theirs.fileno()],
@@ -121,10 +125,10 @@ class Worker:
     def end(self, patience_s: float = 0.0) -> int:
         """Give the process `patience_s` to end by itself, kill it and what it started, reap it; its wait status."""
         select.select([self._pidfd], [], [], patience_s)
-        self._kill()
+        self.kill()
         return self._reap()
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
         """SIGKILL to the worker and to its session."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)

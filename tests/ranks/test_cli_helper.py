@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from ranks import Fault, until
 from ranks.cli import orphans, start_cli
 from ranks.faults import from_environment, from_text, to_text
@@ -34,9 +35,7 @@ def test_fault_text_by_hand() -> None:
 
 
 def test_output_code_and_faults_reach_the_caller(tmp_path: Path) -> None:
-    code = (
-        "import sys; from ranks.faults import from_environment as f; print(f()); print('e', file=sys.stderr); sys.exit(3)"
-    )
+    code = "import sys, ranks.faults as f; print(f.from_environment()); print('e', file=sys.stderr); sys.exit(3)"
     done = start_cli([code], cwd=tmp_path, faults=[Fault(1, 2, "kill")], command=PYTHON).wait(20)
     assert (done.code, done.stderr) == (3, "e\n")
     assert done.stdout == f"{[Fault(1, 2, 'kill')]}\n"

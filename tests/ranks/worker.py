@@ -24,12 +24,19 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore, PrefixStore
 
 from ranks.context import Context
 from ranks.job import STACKS, Job
 
 PREFIX = "default"
-_LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Connection refused", "gloo/transport")
+_LOST_PEER = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "Connection refused",
+    "gloo/transport",
+)
 
 
 def serve(connection_fd: int, log_fd: int) -> None:
@@ -91,10 +98,10 @@ def _own_state(job: Job) -> Iterator[None]:
 @contextlib.contextmanager
 def _default_group(job: Job) -> Iterator[Context]:
     path = job.folder / "store"
-    store = dist.FileStore(str(path), job.world_size)
+    store = FileStore(str(path), job.world_size)
     timeout = datetime.timedelta(seconds=job.timeout_s)
     dist.init_process_group(
-        "gloo", store=dist.PrefixStore(PREFIX, store), rank=job.rank, world_size=job.world_size, timeout=timeout
+        "gloo", store=PrefixStore(PREFIX, store), rank=job.rank, world_size=job.world_size, timeout=timeout
     )
     group = dist.distributed_c10d._get_default_group()
     tmp = job.folder / "tmp"

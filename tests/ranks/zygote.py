@@ -1,8 +1,9 @@
 """The process that has torch imported and forks workers from there, so that a new worker costs milliseconds.
 
-Run as `python -m ranks.zygote PARENT SOCKET_FD`. Requests come over a Unix socket, one datagram each:
-`fork` (with two descriptors: the worker's connection and its log) is answered by the new pid; `status PID` by the wait
-status of a worker that has ended. When the socket closes or SIGTERM comes, all workers are killed and reaped.
+Run as `python -m ranks.zygote PARENT SOCKET_FD MODULE...`; the modules are imported first. Requests come over a Unix
+socket, one packet each: `fork` (with two descriptors: the worker's connection and its log) is answered by the new pid;
+`status PID` by the wait status of a worker that has ended. When the socket closes or SIGTERM comes, all workers are
+killed and reaped.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ from typing import NoReturn
 
 from ranks.lifeline import die_with_parent
 
-PRELOAD = ("torch", "torch.distributed", "torch._dynamo", "torch.distributed.checkpoint", "torch.nn.parallel")
-
 
 def main() -> None:
     """Serve until the parent goes."""
@@ -28,7 +27,7 @@ def main() -> None:
     requests = socket.socket(fileno=int(sys.argv[2]))
     workers: set[int] = set()
     try:
-        for name in PRELOAD:
+        for name in sys.argv[3:]:
             importlib.import_module(name)
         requests.send(b"ready")
         _serve(requests, workers)
@@ -89,3 +88,4 @@ def _reap(workers: set[int]) -> None:
 
 if __name__ == "__main__":
     main()
+    os._exit(0)

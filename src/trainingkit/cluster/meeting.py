@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import time
+from dataclasses import dataclass
 
 import torch.distributed as dist
 
@@ -13,8 +14,23 @@ from trainingkit.core.errors import ClusterError
 JOIN_POLL_S = 1.0
 
 
-def join(place: Place, *, join_s: float, timeout_s: float, backend: str = "gloo") -> dist.ProcessGroup | None:
-    """Join the other ranks; the default process group, or None without a launcher.
+@dataclass(frozen=True)
+class Meeting:
+    """The ranks that met: their process group and their store."""
+
+    group: dist.ProcessGroup
+    store: dist.Store
+    rank: int
+
+    def share(self, key: str, value: str) -> str:
+        """Rank 0's `value`, on every rank. All ranks call it; the others' values do not matter."""
+        if self.rank == 0:
+            self.store.set(key, value)
+        return self.store.get(key).decode()
+
+
+def join(place: Place, *, join_s: float, timeout_s: float, backend: str = "gloo") -> Meeting | None:
+    """Meet the other ranks; None without a launcher, for then there is nobody else.
 
     Args:
         join_s: how long to wait for all ranks to appear.
@@ -30,7 +46,9 @@ def join(place: Place, *, join_s: float, timeout_s: float, backend: str = "gloo"
     _wait_for_all(store, place, join_s)
     deadline = datetime.timedelta(seconds=timeout_s)
     dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.world_size, timeout=deadline)
-    return dist.group.WORLD
+    group = dist.group.WORLD
+    assert group is not None
+    return Meeting(group, store, place.rank)
 
 
 def lane(group: dist.ProcessGroup | None, *, timeout_s: float) -> dist.ProcessGroup | None:

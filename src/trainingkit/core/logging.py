@@ -11,20 +11,21 @@ LOG = logging.getLogger("trainingkit")
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-def to_file(path: Path, *, own_output: bool) -> None:
-    """Send all log records of this process to `path`.
-
-    Args:
-        own_output: also send this process's stdout and stderr there (every rank but 0), native output included.
-    """
+def to_file(path: Path) -> None:
+    """Send all log records of this process to `path`."""
     handler = logging.FileHandler(path, mode="a", encoding="utf-8")
     handler.setFormatter(logging.Formatter(FORMAT))
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.INFO)
     logging.captureWarnings(True)
-    if own_output:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for descriptor in (1, 2):
-            os.dup2(handler.stream.fileno(), descriptor)
+
+
+def capture_output(path: Path, *, keep_stdout: bool) -> None:
+    """Send this process's stderr to `path`, native output included, and its stdout too unless `keep_stdout`."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with open(path, "ab") as handle:
+        os.dup2(handle.fileno(), 2)
+        if not keep_stdout:
+            os.dup2(handle.fileno(), 1)

@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import time
+import traceback
 from dataclasses import dataclass
 
 from trainingkit.core import exitcodes
@@ -55,13 +56,14 @@ class Verdict:
     rank: int | None = None
 
 
-def failed(rank: int, step: int, error: BaseException, traceback: str) -> Outcome:
-    """The outcome of a rank that raised `error`."""
+def failed(rank: int, step: int, error: BaseException) -> Outcome:
+    """The outcome of a rank that raised `error`; the traceback is kept where the error does not explain itself."""
     explained = isinstance(error, TrainingKitError)
     message = str(error) if explained else f"{type(error).__name__}: {error}"
     code = error.exit_code if isinstance(error, TrainingKitError) else exitcodes.FAILED
     secondary = isinstance(error, PeerLost)
-    return Outcome(rank, "failed", code, step, message, "" if explained else traceback, secondary)
+    trace = "" if explained else "".join(traceback.format_exception(error))
+    return Outcome(rank, "failed", code, step, message, trace, secondary)
 
 
 def clear(run: RunFolder) -> None:

@@ -66,16 +66,39 @@ def _candidates(path: str, field: str) -> tuple[Path, list[Path], int]:
     """(folder that names are relative to, files, how many hidden ones were skipped)."""
     root = Path(path).expanduser()
     if root.is_dir():
-        every = [Path(folder) / name for folder, _, names in os.walk(root, followlinks=True) for name in names]
+        every = _walk(root, field)
         shown = [each for each in every if not _is_hidden(each.relative_to(root))]
         return root, shown, len(every) - len(shown)
     if root.exists() or root.is_symlink():
         return root.parent, [root], 0
-    matches = [Path(each) for each in glob.iglob(str(root), recursive=True)] if glob.has_magic(path) else []
+    matches = [Path(each) for each in _expand(root)] if glob.has_magic(path) else []
     matches = [each for each in matches if not each.is_dir()]
     if not matches:
         raise missing(path, field, "a file, a folder or a glob of text files")
     return Path(os.path.commonpath([each.parent for each in matches])), matches, 0
+
+
+def _expand(pattern: Path) -> list[str]:
+    return glob.glob(str(pattern), recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+
+
+def _walk(root: Path, field: str) -> list[Path]:
+    """All files below `root`, through linked folders too, each folder once."""
+
+    def refuse(error: OSError) -> None:
+        raise _unreadable(Path(error.filename), field, str(error.strerror)) from error
+
+    seen: set[tuple[int, int]] = set()
+    found: list[Path] = []
+    for folder, below, names in os.walk(root, followlinks=True, onerror=refuse):
+        status = os.stat(folder)  # noqa: PTH116 - os.walk gives text
+        if (status.st_dev, status.st_ino) in seen:
+            below.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        below.sort()
+        found += [Path(folder) / name for name in names]
+    return found
 
 
 def _is_hidden(relative: Path) -> bool:

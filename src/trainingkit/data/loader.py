@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -47,6 +48,7 @@ class Loader:
         seed: int,
         rank: int = 0,
         world_size: int = 1,
+        *,
         threads: int = 2,
         depth: int = 4,
         shuffle: bool = True,
@@ -131,15 +133,22 @@ class Loader:
     def _start(self) -> Prefetcher[Batch]:
         indices = self.order.indices if self.shuffle else partial(_in_turn, self.order.n)
         first = self._samples + self.rank * self.batch_size
-        fetch = partial(_fetch, self.source, indices, first, self.global_batch, self.batch_size)
+        fetch = _Fetch(self.source, indices, first, self.global_batch, self.batch_size)
         return Prefetcher(fetch, threads=self.threads, depth=self.depth)
 
 
-def _fetch(
-    source: Source, indices: Callable[[int, int], np.ndarray], first: int, stride: int, count: int, number: int
-) -> Batch:
-    """Batch `number` counted from the position the threads were started at."""
-    return gather(source, indices(first + number * stride, count))
+@dataclass(frozen=True)
+class _Fetch:
+    """Batch `number` counted from the position `first`. Holds no Loader, so that a forgotten one is collected."""
+
+    source: Source
+    indices: Callable[[int, int], np.ndarray]
+    first: int
+    stride: int
+    count: int
+
+    def __call__(self, number: int) -> Batch:
+        return gather(self.source, self.indices(self.first + number * self.stride, self.count))
 
 
 def _in_turn(n: int, start: int, count: int) -> np.ndarray:

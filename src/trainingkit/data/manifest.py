@@ -1,9 +1,9 @@
 """What stands in a token folder's manifest.json, the file that is written last.
 
-    manifest.json              sizes and CRC of every file, counts, vocabulary, digest of the text
-    train-00000.bin, ...       tokens, little endian, uint16 or uint32
-    validation-00000.bin, ...
-    tokenizer/                 the Hugging Face tokenizer that made them
+manifest.json              sizes and CRC of every file, counts, vocabulary, digest of the text
+train-00000.bin, ...       tokens, little endian, uint16 or uint32
+validation-00000.bin, ...
+tokenizer/                 the Hugging Face tokenizer that made them
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from trainingkit.core.section import Section
 from trainingkit.data.files import missing
 
 MANIFEST_NAME = "manifest.json"
+DTYPES = {"uint16": "<u2", "uint32": "<u4"}
+"""The shards' dtypes with their byte order."""
 
 
 class FileSum(Section):
@@ -55,7 +57,7 @@ class TokenManifest(Section):
     @property
     def numpy_dtype(self) -> str:
         """The dtype with its byte order."""
-        return {"uint16": "<u2", "uint32": "<u4"}[self.dtype]
+        return DTYPES[self.dtype]
 
     def all_files(self) -> tuple[FileSum, ...]:
         """Every file of the folder but the manifest itself."""
@@ -81,7 +83,7 @@ def read_manifest(folder: Path) -> TokenManifest:
         raise _unusable(f"{path}: {where}: {first['msg']}") from error
     for name, side in (("train", manifest.train), ("validation", manifest.validation)):
         held = sum(shard.n_bytes for shard in side.shards)
-        if held != side.tokens * int(manifest.dtype[4:]) // 8:
+        if held != side.tokens * int(manifest.numpy_dtype[-1]):
             raise _unusable(f"{path}: {name} counts {side.tokens} tokens, its shards {held} bytes")
     return manifest
 

@@ -47,5 +47,5 @@ def _no_room(folder: Path, needed_bytes: int, why: str) -> CheckpointError:
         field="snapshots",
         found=found,
         expected=f"at least {format_bytes(needed_bytes)} free for one more snapshot",
-        next_step="Free space, keep fewer snapshots, or use another run folder, then resume; earlier snapshots are intact.",
+        next_step="Free space or use another run folder, then resume; earlier snapshots are intact.",
     )

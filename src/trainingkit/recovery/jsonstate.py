@@ -1,7 +1,7 @@
 """State as JSON text, without loss: what comes back equals what went in, types and float bits included.
 
 JSON knows no tuples, bytes, non-finite floats or keys that are not strings. Those are written as an object with one
-tagged key: `{"$tuple": [...]}`, `{"$bytes": "<hex>"}`, `{"$float": "<8 bytes, hex>"}`, `{"$dict": [[key, value], ...]}`.
+tagged key: `$tuple` with a list, `$bytes` and `$float` (8 bytes, big-endian) with hex digits, `$dict` with pairs.
 Anything else (tensors, arrays, sets, objects) is refused with the path of the key: nothing is pickled.
 """
 

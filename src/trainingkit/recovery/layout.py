@@ -1,9 +1,9 @@
 """Names inside the snapshots folder, and the moves between them that a kill at any moment cannot turn into a loss.
 
-    step-00000120/             published: it was whole when it got this name
-    .step-00000120.partial/    being written, or cut short; never read
-    .step-00000120.replaced/   whole, set aside while another snapshot of the same step takes its name; still readable
-    .step-00000120.removed/    being deleted; never read
+step-00000120/             published: it was whole when it got this name
+.step-00000120.partial/    being written, or cut short; never read
+.step-00000120.replaced/   whole, set aside while another snapshot of the same step takes its name; still readable
+.step-00000120.removed/    being deleted; never read
 """
 
 from __future__ import annotations
@@ -50,21 +50,26 @@ def places(folder: Path) -> list[Place]:
 
 
 def begin(folder: Path, step: int) -> Path:
-    """A new, empty folder for the snapshot of `step`; what an earlier attempt left is removed. Raises OSError."""
+    """A new, empty folder for the snapshot of `step`. Raises OSError, also when `discard` was not called before."""
+    partial = aside(folder, step, "partial")
+    partial.mkdir()
+    fsync_folder(folder)
+    return partial
+
+
+def discard(folder: Path, step: int) -> None:
+    """Delete what an attempt at `step` left, if anything. Raises OSError."""
     partial = aside(folder, step, "partial")
     if partial.exists():
         shutil.rmtree(partial)
-    partial.mkdir(parents=True)
-    fsync_folder(folder)
-    return partial
 
 
 def publish(folder: Path, step: int, *, old_is_good: bool) -> Path:
     """Give the finished partial folder its final name. Raises OSError.
 
     Args:
-        old_is_good: whether a published snapshot of the same step, if there is one, is whole. It is then set aside, where
-            it still counts, before the new one takes its name; a damaged one is deleted.
+        old_is_good: whether a published snapshot of the same step, if there is one, is whole. It is then set aside,
+            where it still counts, before the new one takes its name; a damaged one is deleted.
     """
     final = published(folder, step)
     if final.exists():

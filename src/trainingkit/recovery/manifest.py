@@ -1,7 +1,7 @@
 """The manifest: what a snapshot folder must hold, byte for byte. It is written last, so having one means whole.
 
 `manifest.json` lists every other file with its size and CRC-32, and carries a CRC-32 over its own content. A
-reader accepts only the exact text that a writer of this version would have written, so a flipped bit anywhere in it shows.
+reader accepts only the exact text that a writer of this version would have written, so any flipped bit in it shows.
 """
 
 from __future__ import annotations

@@ -104,7 +104,9 @@ def _read_metrics(run: RunFolder) -> tuple[dict[int, list[Record]], list[str]]:
         bad += len(records) - len(sound)
         if bad:
             lines = "1 line" if bad == 1 else f"{bad} lines"
-            warnings.append(f"metrics/{path.name}: {lines} could not be read and {'is' if bad == 1 else 'are'} left out.")
+            warnings.append(
+                f"metrics/{path.name}: {lines} could not be read and {'is' if bad == 1 else 'are'} left out."
+            )
         by_rank[int(match[1])] = sound
     if not by_rank:
         warnings.append("There are no metrics: no rank wrote a record.")
@@ -127,7 +129,9 @@ def _is_sound(record: Record) -> bool:
     else:
         tables = [record.model, record.data, record.machine, record.versions, record.sync]
         numbers += [record.rank, record.world_size]
-    return all(isinstance(t, dict) for t in tables) and all(isinstance(n, (int, float)) and math.isfinite(n) for n in numbers)
+    return all(isinstance(t, dict) for t in tables) and all(
+        isinstance(n, (int, float)) and math.isfinite(n) for n in numbers
+    )
 
 
 def _only(kind: type[Any], records: Iterable[Record]) -> list[Any]:
@@ -148,9 +152,7 @@ def _stands(record: StepRecord | EvalRecord, firsts: dict[int, int]) -> bool:
     return all(record.step < first for attempt, first in firsts.items() if attempt > record.attempt)
 
 
-def _rank_data(
-    rank: int, records: list[Record], firsts: dict[int, int], outcomes: dict[int, Outcome]
-) -> RankData:
+def _rank_data(rank: int, records: list[Record], firsts: dict[int, int], outcomes: dict[int, Outcome]) -> RankData:
     starts = _only(StartRecord, records)
     host = starts[-1].host if starts else outcomes[rank].host if rank in outcomes else ""
     steps = {record.step: record for record in _only(StepRecord, records) if _stands(record, firsts)}

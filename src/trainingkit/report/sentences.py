@@ -68,8 +68,7 @@ def loss_sentence(change: LossChange | None, steps: int, total_s: float) -> str:
     name = f"{change.source.capitalize()} {change.unit}"
     span = f"in {plural(steps, 'step')} ({format_seconds(total_s)})"
     if change.last is None:
-        best = "" if change.best is None else f" The last good value was at best {number(change.best)}."
-        return f"{name} is not a number at the end: the training broke down {span}.{best}"
+        return f"{name} is not a number at the end: the training broke down {span}.{_best(change)}"
     if change.first is None:
         return f"{name} was not a number at first and is {number(change.last)} {span}."
     ends = f"from {number(change.first)} to {number(change.last)}"
@@ -79,9 +78,9 @@ def loss_sentence(change: LossChange | None, steps: int, total_s: float) -> str:
 
 
 def _best(change: LossChange) -> str:
-    if change.source != "validation" or change.best is None or change.last is None:
+    if change.source != "validation" or change.best is None:
         return ""
-    if change.last - change.best <= 0.01 * abs(change.best):
+    if change.last is not None and change.last - change.best <= 0.01 * abs(change.best):
         return ""
     return f" Its best was {number(change.best)}, at step {change.best_step}."
 
@@ -130,8 +129,8 @@ def time_figure(shares: TimeShares | None) -> str:
 
 
 def rank_name(rank: RankMeans) -> str:
-    """'rank 1 (host b)'."""
-    return f"rank {rank.rank} (host {rank.host})" if rank.host else f"rank {rank.rank}"
+    """'rank 1 on host-b'."""
+    return f"rank {rank.rank} on {rank.host}" if rank.host else f"rank {rank.rank}"
 
 
 def rank_sentence(comparison: Comparison) -> str:
@@ -171,7 +170,9 @@ def model_name(model: Mapping[str, Any]) -> str:
     return f"{name}, {format_count(count)} parameters" if isinstance(count, (int, float)) else name
 
 
-def run_sentence(model: Mapping[str, Any], data: Mapping[str, Any], workers: int, steps: int, planned: int | None) -> str:
+def run_sentence(
+    model: Mapping[str, Any], data: Mapping[str, Any], workers: int, steps: int, planned: int | None
+) -> str:
     """What was run?"""
     on = f" on {data['name']}" if data.get("name") else ""
     of = f" of {planned:,} planned".replace(",", " ") if planned is not None and planned != steps else ""

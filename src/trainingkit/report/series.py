@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,7 +41,7 @@ def keep_extremes(values: Floats, most: int = MAX_POINTS) -> NDArray[np.int64]:
     high = np.where(np.isfinite(values), values, -np.inf)
     rows = [
         start + pick
-        for start, end in zip(borders[:-1], borders[1:], strict=True)
+        for start, end in pairwise(borders.tolist())
         for pick in (int(np.argmin(low[start:end])), int(np.argmax(high[start:end])))
     ]
     return np.unique(np.array(rows, dtype=np.int64))

@@ -49,10 +49,10 @@ class StepTable:
         return len(self.step)
 
 
-def phase_names(records: Sequence[StepRecord]) -> list[str]:
+def phase_names(tables: Sequence[dict[str, float]]) -> list[str]:
     """Phases that took any time, in the order of PHASES; names that it does not know come last."""
-    seen = {name for record in records for name, seconds in record.phases.items() if seconds > 0}
-    return [p for p in PHASES if p in seen or p == "other"] + sorted(seen - set(PHASES))
+    seen = {name for table in tables for name, seconds in table.items() if seconds > 0}
+    return [name for name in PHASES if name in seen] + sorted(seen - set(PHASES))
 
 
 def complete_phases(record: StepRecord) -> dict[str, float]:
@@ -79,6 +79,7 @@ def build(ranks: Sequence[RankData]) -> StepTable:
     np.maximum.at(slowest, where, np.array([r.step_s for r in rows], dtype=np.float64))
     attempt = np.zeros(len(step), dtype=np.int64)
     np.maximum.at(attempt, where, np.array([r.attempt for r in rows], dtype=np.int64))
+    phases = [complete_phases(r) for r in rows]
     step_s = total([r.step_s for r in rows]) / count
     time_s = total([r.time_s for r in rows]) / count
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -95,8 +96,8 @@ def build(ranks: Sequence[RankData]) -> StepTable:
         tokens_per_s=rate,
         wire_bytes=total([r.wire_bytes for r in rows]) / count,
         committed=total([0.0 if r.committed else 1.0 for r in rows]) == 0,
-        phases=_means([complete_phases(r) for r in rows], phase_names(rows), total, count),
-        hidden=_means([r.hidden for r in rows], sorted({k for r in rows for k, v in r.hidden.items() if v > 0}), total, count),
+        phases=_means(phases, total, count),
+        hidden=_means([r.hidden for r in rows], total, count),
     )
 
 
@@ -123,6 +124,6 @@ def _elapsed(time_s: Floats, step_s: Floats, attempt: NDArray[np.int64]) -> Floa
 
 
 def _means(
-    tables: Sequence[dict[str, float]], names: Sequence[str], total: Callable[[list[float]], Floats], count: Floats
+    tables: Sequence[dict[str, float]], total: Callable[[list[float]], Floats], count: Floats
 ) -> dict[str, Floats]:
-    return {name: total([table.get(name, 0.0) for table in tables]) / count for name in names}
+    return {name: total([table.get(name, 0.0) for table in tables]) / count for name in phase_names(tables)}

@@ -48,7 +48,7 @@ class LossChange:
 
     @property
     def direction(self) -> str:
-        """"fell", "rose", "flat" or "unknown"."""
+        """ "fell", "rose", "flat" or "unknown"."""
         change = self.relative
         if change is None:
             return "unknown"
@@ -126,7 +126,10 @@ def finite(value: Any) -> float | None:
 
 
 def loss_change(run: RunData, table: StepTable) -> LossChange | None:
-    """Validation from its first to its last point when there are two; else training; None when there is no step."""
+    """Validation from its first to its last point when there are two; else training; None when there is no step.
+
+    Training is compared by the means of its first and its last twentieth.
+    """
     metric = validation_unit(run)
     if metric is not None and len(run.evals) >= 2:
         values = [finite(e.metrics.get(metric)) for e in run.evals]
@@ -140,7 +143,9 @@ def loss_change(run: RunData, table: StepTable) -> LossChange | None:
 
 
 def _mean(values: np.ndarray) -> float | None:
-    return finite(float(np.mean(values)))
+    """Mean of the finite values (an aborted step has none); None when not one is finite."""
+    usable = values[np.isfinite(values)]
+    return float(usable.mean()) if len(usable) else None
 
 
 def _change(source: str, unit: str, values: list[float | None], steps: list[int], evaluations: int) -> LossChange:

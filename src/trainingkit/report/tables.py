@@ -69,16 +69,10 @@ def _machine(starts: list[StartRecord]) -> dict[str, str]:
 def attempts_table(run: RunData) -> Table:
     """One row per attempt: when, with how many workers, from which step."""
     first = {s.attempt: s for s in reversed(run.starts)}
-    rows = tuple(
-        (str(s.attempt), moment(s.time_s), str(s.world_size), str(s.start_step)) for s in sorted_by_attempt(first)
-    )
+    starts = [first[attempt] for attempt in sorted(first)]
+    rows = tuple((str(s.attempt), moment(s.time_s), str(s.world_size), str(s.start_step)) for s in starts)
     note = f"{run.repeated_steps} step(s) were taken again after a resume; the page shows the later ones."
     return Table("Attempts", ("attempt", "started", "workers", "after step"), rows, note if run.repeated_steps else "")
-
-
-def sorted_by_attempt(first: Mapping[int, StartRecord]) -> list[StartRecord]:
-    """The starts in order of their attempt."""
-    return [first[attempt] for attempt in sorted(first)]
 
 
 def decisions_table(run: RunData) -> Table:

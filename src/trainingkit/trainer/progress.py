@@ -13,14 +13,13 @@ from trainingkit.core.units import format_bytes, format_count, format_seconds
 
 @dataclass(frozen=True)
 class Glance:
-    """One step as the progress shows it; `loss` is the mean over ranks."""
+    """One step as the progress shows it. Loss, stall and bytes are this rank's; tokens/s are all ranks'."""
 
     step: int
     loss: float
     tokens_per_s: float
     stall_share: float
     wire_bytes: int
-    step_s: float
 
     def text(self) -> str:
         """The figures in one line."""

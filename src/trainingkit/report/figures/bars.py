@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from trainingkit.core.units import format_seconds
-from trainingkit.report.figures.style import Figure, axes, capped_range, label, numbers, phase_marker
+from trainingkit.report.figures.style import TEXT_COLOUR, Figure, axes, capped_range, label, numbers, phase_marker
 from trainingkit.report.series import bin_mean, edges
 from trainingkit.report.steptable import StepTable
 
@@ -59,6 +59,6 @@ def _hidden(table: StepTable, borders: np.ndarray, means: np.ndarray, names: lis
         "name": label(f"hidden {', '.join(names)}", 48),
         "x": ((table.step[borders[:-1]] + table.step[borders[1:] - 1]) / 2).tolist(),
         "y": numbers(means),
-        "line": {"color": "#7f7f7f", "width": 2, "dash": "dash"},
+        "line": {"color": TEXT_COLOUR, "width": 2, "dash": "dash"},
         "hovertemplate": "hidden %{y:.3s}s<extra></extra>",
     }

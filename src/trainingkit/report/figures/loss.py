@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trainingkit.report.figures.marks import mark_traces, marks_of
-from trainingkit.report.figures.style import TRAIN_COLOUR, VALIDATION_COLOUR, Figure, axes, numbers
+from trainingkit.report.figures.style import NOTHING, TRAIN_COLOUR, VALIDATION_COLOUR, Figure, axes, numbers
 from trainingkit.report.rundata import RunData
 from trainingkit.report.series import MAX_POINTS, keep_extremes, smooth
 from trainingkit.report.steptable import StepTable, place
@@ -49,7 +49,8 @@ def _figure(run: RunData, table: StepTable, name: str, title: str, x_title: str,
     layout = axes(x_title, unit) | {"yaxis2": _MARK_AXIS}
     if not against_time:
         layout["xaxis"]["tickformat"] = "d"
-    return Figure(name, title, _caption(table, unit, against_time), data, layout)
+    empty = "No loss was a finite number, so there is no curve to draw." if len(table) else NOTHING
+    return Figure(name, title, _caption(table, unit, against_time), data, layout, empty)
 
 
 def _training(x: np.ndarray, y: np.ndarray, unit: str) -> list[dict[str, Any]]:
@@ -75,7 +76,7 @@ def _line(x: np.ndarray, y: np.ndarray, name: str, hover: str) -> dict[str, Any]
 
 def _validation(run: RunData, table: StepTable, unit: str, against_time: bool) -> list[dict[str, Any]]:
     metric = validation_unit(run)
-    if metric is None:
+    if metric is None or all(finite(e.metrics.get(metric)) is None for e in run.evals):
         return []
     xs = [place(table, e) if against_time else float(e.step) for e in run.evals]
     ys = [e.metrics.get(metric) for e in run.evals]

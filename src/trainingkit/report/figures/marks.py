@@ -43,7 +43,9 @@ def marks_of(table: StepTable, events: Sequence[EventRecord]) -> list[Mark]:
             marks.append(Mark("abort", step, float(table.elapsed_s[row]), f"step {step} was aborted"))
     for row in ((table.loss != table.loss) & table.committed).nonzero()[0]:
         step = int(table.step[row])
-        marks.append(Mark("loss not finite", step, float(table.elapsed_s[row]), f"step {step}: the loss was not finite"))
+        marks.append(
+            Mark("loss not finite", step, float(table.elapsed_s[row]), f"step {step}: the loss was not finite")
+        )
     return marks
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainingkit.core.records import PHASES
 from trainingkit.report.figures.style import Figure, axes, label, numbers, phase_marker
+from trainingkit.report.steptable import phase_names
 from trainingkit.report.summary import Comparison, RankMeans
 
 ROW_PX = 30
@@ -15,8 +15,7 @@ FRAME_PX = 130
 def phases_per_rank(comparison: Comparison) -> Figure:
     """Mean seconds a step by phase, rank 0 on top."""
     ranks = comparison.ranks
-    seen = {name for rank in ranks for name, seconds in rank.phases.items() if seconds > 0}
-    names = [name for name in PHASES if name in seen] + sorted(seen - set(PHASES))
+    names = phase_names([rank.phases for rank in ranks])
     labels = [rank_label(rank, comparison) for rank in ranks]
     data = [_bars(ranks, labels, name) for name in names]
     layout = axes("seconds a step", "") | {"barmode": "stack", "bargap": 0.25}

@@ -24,10 +24,13 @@ PHASE_COLOURS = {
 PHASE_PATTERNS = {"input": ".", "stall": "/"}
 """The two phases in which a rank waits are hatched too, so that they are told apart without any colour."""
 UNKNOWN_COLOUR = "#bbbbbb"
+NOTHING = "The run recorded nothing to draw here."
 TRAIN_COLOUR = "#0072b2"
 VALIDATION_COLOUR = "#d55e00"
 THROUGHPUT_COLOUR = "#009e73"
 BYTES_COLOUR = "#e69f00"
+TEXT_COLOUR = "text"
+"""As a line's colour: the colour of the page's text, light or dark. The page's script fills it in."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Figure:
     caption: str
     data: list[dict[str, Any]]
     layout: dict[str, Any] = field(default_factory=dict)
-    empty: str = "Nothing to draw: no step was recorded."
+    empty: str = NOTHING
     height: int = 340
 
 

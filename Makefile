@@ -1,0 +1,66 @@
+# Every target sets up what it needs: a fresh clone and `make train` or `make test` is enough.
+#
+# The set-up is done once and again only when pyproject.toml or constraints.txt change. To install from another
+# index, or another build of PyTorch: make train PIP_ARGS="--index-url ..."
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_ARGS ?=
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-input --constraint constraints.txt $(PIP_ARGS)
+ARGS ?=
+
+export PIP_ROOT_USER_ACTION := ignore
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv dev train test lint format test-slow clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(VENV)/.runtime ## create .venv with what training needs
+
+dev: $(VENV)/.dev ## create .venv with what the tests need, too
+
+train: $(VENV)/.runtime ## set up, then train: make train ARGS="--workers 2"
+	@$(BIN)/trainingkit train $(ARGS)
+
+test: lint ## set up, then lint and run the tests
+	@echo "== pytest"
+	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+test-slow: $(VENV)/.dev ## set up, then run the slow tests
+	@$(BIN)/python -m pytest -m slow $(ARGS)
+
+lint: $(VENV)/.dev ## set up, then check style, types and import layers
+	@echo "== ruff check";  $(BIN)/ruff check --quiet .
+	@echo "== ruff format"; $(BIN)/ruff format --quiet --check . \
+	  || { echo "Not formatted; run: make format"; $(BIN)/ruff format --check .; exit 1; }
+	@echo "== pyright";     $(BIN)/pyright
+	@echo "== lint-imports"; $(BIN)/lint-imports
+
+format: $(VENV)/.dev ## set up, then format the code and mend what ruff can
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+clean: ## remove what the other targets made (not your runs)
+	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './runs/*' -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed, found: $$($(PYTHON) --version). Choose one: make PYTHON=python3.12"; exit 1; }
+	@echo "== virtual environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "== installing PyTorch (some hundred MB on the first time)"
+	@$(PIP) torch==2.13.0
+	@echo "== installing TrainingKit"
+	@$(PIP) --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	@echo "== installing the tools for tests"
+	@$(PIP) --quiet --editable '.[dev]'
+	@touch $@

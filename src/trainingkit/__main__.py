@@ -1,0 +1,5 @@
+"""`python -m trainingkit` is the command line."""
+
+from trainingkit.cli import main
+
+main()

@@ -1,0 +1,54 @@
+"""The names people type in Python. Beside `cli`, the only place that joins rooms that may not know each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainingkit.trainer.fit import Trainer as Trainer
+from trainingkit.trainer.kit import Kit
+from trainingkit.trainer.recipe import KitConfig, load_kit_config
+from trainingkit.trainer.session import open_session
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
+
+    from trainingkit.trainer.engine import Rate
+
+
+def attach(
+    model: nn.Module,
+    optimizer: Optimizer,
+    config: str | Path | Mapping[str, Any] | KitConfig | None = None,
+    *,
+    scheduler: Rate | None = None,
+) -> Kit:
+    """The trainer's loop inside your own script: transaction, records, snapshots, signals, page.
+
+    Run the script alone, or on several ranks with torchrun or srun. Where `run.folder` names a folder that holds
+    snapshots, the run continues from the newest.
+
+    Args:
+        model: any module; use `kit.model` in the loss function.
+        optimizer: over the model's parameters.
+        config: a TOML file, a mapping, or None for the defaults (see docs/recipes.md).
+        scheduler: a learning-rate scheduler; the kit steps it once per committed step.
+
+    Returns:
+        The kit. Use it as a context manager, or call `kit.close()` at the end.
+
+    Raises:
+        ConfigError, ClusterError, RunFolderError, CheckpointError: each with what to do next.
+
+    Example:
+        with tk.attach(model, optimizer, {"run": {"steps": 100}}) as kit:
+            for batch in kit.batches(loader):
+                kit.step(lambda model, batch: loss(model(batch[0]), batch[1]), batch)
+    """
+    from trainingkit.report import write
+
+    settings = load_kit_config(config)
+    session = open_session(settings)
+    return Kit(session, model.to(session.device), optimizer, settings, rate=scheduler, on_close=write)

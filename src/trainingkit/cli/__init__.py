@@ -1,0 +1,53 @@
+"""What did the person type? One short file per command; this room alone joins rooms that may not know each other."""
+
+from __future__ import annotations
+
+import sys
+
+def make_app():  # noqa: ANN201 - cyclopts is imported only when it is used
+    """The command tree. Command files import what is heavy inside their function, so that help is quick."""
+    import cyclopts
+
+    from trainingkit import __version__
+    from trainingkit.cli.data_build import data_build
+    from trainingkit.cli.evaluate import evaluate
+    from trainingkit.cli.export import export
+    from trainingkit.cli.report import report
+    from trainingkit.cli.resume import resume
+    from trainingkit.cli.train import train
+
+    epilogue = "Start with: trainingkit train          (two workers, real text, about two minutes, then a page)"
+    app = cyclopts.App(
+        name="trainingkit",
+        help="Train PyTorch models on slow links, unequal machines and machines that fail.",
+        help_epilogue=epilogue,
+        version=__version__,
+        help_format="plaintext",
+    )
+    for command, name in ((train, "train"), (resume, "resume"), (evaluate, "eval"), (export, "export"), (report, "report")):
+        app.command(command, name=name)
+    data = cyclopts.App(name="data", help="Prepare data for training.", help_format="plaintext")
+    data.command(data_build, name="build")
+    app.command(data)
+    app.register_install_completion_command()
+    return app
+
+
+def main() -> None:
+    """Entry point: run the command, turn errors for people into their text and exit code."""
+    from trainingkit.core.errors import TrainingKitError
+    from trainingkit.core.exitcodes import BAD_INPUT, INTERRUPTED
+
+    try:
+        code = make_app()(exit_on_error=False, print_error=True, result_action="return_value")
+    except TrainingKitError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(INTERRUPTED)
+    except Exception as error:
+        if type(error).__module__.startswith("cyclopts"):
+            sys.exit(BAD_INPUT)
+        raise
+    sys.exit(code if isinstance(code, int) else 0)

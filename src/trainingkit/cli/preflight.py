@@ -1,0 +1,35 @@
+"""What is checked before anything is started, so that bad input costs seconds and one message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainingkit.cluster.fit import check_workers_fit
+from trainingkit.cluster.place import find_place
+from trainingkit.core.errors import RunFolderError
+from trainingkit.core.runfolder import RunFolder
+
+if TYPE_CHECKING:
+    from trainingkit.core.datainfo import DataInfo
+    from trainingkit.trainer.recipe import Recipe
+
+
+def check_start(recipe: Recipe, run: RunFolder) -> DataInfo:
+    """Open the data, count the model, look at memory and at the run folder.
+
+    Raises:
+        DataError, ModelError, ConfigError, ClusterError, RunFolderError: the first problem.
+    """
+    if any(run.snapshots.glob("step-*")):
+        raise RunFolderError(
+            "This run folder already holds snapshots of a run.",
+            field="run.folder",
+            found=str(run.root),
+            expected="a new folder",
+            next_step=f"Continue it with `trainingkit resume {run.root}`, or choose another folder.",
+        )
+    info = recipe.data_section().open().info
+    parameters = recipe.model_section().parameter_count(info)
+    if find_place().alone:
+        check_workers_fit(recipe.workers, parameters)
+    return info

@@ -1,0 +1,116 @@
+"""Running a recipe from the command line: alone, on workers of our own launch, or inside somebody's launch."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from trainingkit.cluster.place import Place, find_place
+from trainingkit.core import exitcodes, outcome
+from trainingkit.core.files import write_atomic
+from trainingkit.core.outcome import Verdict
+from trainingkit.core.runfolder import RunFolder
+
+if TYPE_CHECKING:
+    from trainingkit.trainer.recipe import Recipe
+
+WORKER_MODULE = "trainingkit.trainer.worker"
+
+
+def run_recipe(recipe: Recipe, run: RunFolder) -> int:
+    """Train until the end, make the page, and say how it went. Returns the exit code."""
+    place = find_place()
+    if place.launcher in ("torchrun", "srun"):
+        return _join(recipe, run, place)
+    run.create()
+    outcome.clear(run)
+    _write_recipe(recipe, run)
+    verdict = _launch(recipe, run) if recipe.workers > 1 else _alone(recipe, run)
+    return conclude(run, verdict)
+
+
+def conclude(run: RunFolder, verdict: Verdict) -> int:
+    """Make the page and print how the run ended and what to do next."""
+    page = _page(run)
+    where = _short(run)
+    if verdict.exit_code == exitcodes.DONE:
+        _say(f"Run:  {where}")
+    elif verdict.exit_code == exitcodes.PREEMPTED:
+        _say(f"{verdict.message}\n  next step: trainingkit resume {where}")
+    else:
+        sys.stderr.write(f"error: {verdict.message}\n  next step: {_way_on(run, where)}\n  logs:      {where}/logs/\n")
+    if page:
+        _say(f"Page: {page}")
+    return verdict.exit_code
+
+
+def _alone(recipe: Recipe, run: RunFolder) -> Verdict:
+    from trainingkit.trainer.fit import Trainer
+
+    try:
+        Trainer(recipe, run=run).fit()
+    except Exception as error:
+        if not run.outcome(0).exists():
+            outcome.failed(0, 0, error).write(run)
+    return outcome.verdict(outcome.read(run), 1, {})
+
+
+def _launch(recipe: Recipe, run: RunFolder) -> Verdict:
+    from trainingkit.cluster.launch import launch
+    from trainingkit.cluster.threads import threads_per_worker
+
+    threads = threads_per_worker(recipe.workers, wanted=recipe.run.threads)
+    arguments = ("-m", WORKER_MODULE, str(run.root))
+    result = launch(arguments, workers=recipe.workers, threads=threads, grace_s=recipe.run.grace_s)
+    outcomes = outcome.read(run)
+    crashed = {rank: how for rank, how in result.crashed.items() if rank not in outcomes}
+    if result.signal is not None and not outcomes:
+        text = f"Stopped by {result.signal.name} before the first step; nothing was saved."
+        return Verdict(exitcodes.PREEMPTED, "preempted", text)
+    return outcome.verdict(outcomes, recipe.workers, crashed)
+
+
+def _join(recipe: Recipe, run: RunFolder, place: Place) -> int:
+    """One rank of somebody else's launch. A failure ends with its own code, because there the launcher is the judge."""
+    from trainingkit.trainer.fit import Trainer
+
+    result = Trainer(recipe).fit(capture=True)
+    if place.rank == 0:
+        conclude(result.run, outcome.verdict(outcome.read(result.run), 0, {}))
+    return result.exit_code
+
+
+def _write_recipe(recipe: Recipe, run: RunFolder) -> None:
+    from trainingkit.trainer.recipe import resolved_text
+
+    write_atomic(run.recipe, resolved_text(recipe))
+
+
+def _page(run: RunFolder) -> str | None:
+    from trainingkit.report import write
+
+    try:
+        return str(_relative(write(run)))
+    except OSError as error:
+        sys.stderr.write(f"warning: the page could not be written: {error}\n")
+        return None
+
+
+def _way_on(run: RunFolder, where: str) -> str:
+    has_snapshot = any(run.snapshots.glob("step-*/manifest.json"))
+    return f"trainingkit resume {where}" if has_snapshot else "mend the cause and train again; nothing was saved yet"
+
+
+def _short(run: RunFolder) -> str:
+    return str(_relative(run.root))
+
+
+def _relative(path: os.PathLike[str]) -> str:
+    shown = os.path.relpath(path)
+    return os.fspath(path) if shown.startswith("..") else shown
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

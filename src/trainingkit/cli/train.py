@@ -1,0 +1,55 @@
+"""`trainingkit train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+
+def train(
+    recipe: str = "default",
+    *,
+    workers: int | None = None,
+    set_: Annotated[list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)] = None,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Train a model by a recipe, on several worker processes, and make a page of the run.
+
+    Under torchrun or srun the same command joins that job instead of starting workers.
+
+    Examples:
+      trainingkit train
+      trainingkit train my.toml --workers 4 --set optimizer.lr=0.001 --set run.steps=500
+      trainingkit train --set data.kind=text --set 'data.path="books/"' --dry-run
+      torchrun --nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint HOST:29400 -m trainingkit train
+
+    Ends with 0 when done, 1 when training failed, 2 on bad input, 75 when it was stopped and saved (SIGTERM, Ctrl-C).
+
+    Parameters
+    ----------
+    recipe
+        A TOML file, or the name of a bundled recipe. "default" trains a small decoder on Python's own source.
+    workers
+        Worker processes on this host; 1 trains without any process group. Default: what the recipe says.
+    set_
+        Override a setting of the recipe, as section.key=value. May be repeated.
+    dry_run
+        Check everything, print the resolved recipe and what would be trained, and stop.
+    """
+    from trainingkit.core.runfolder import RunFolder, new_run_path
+    from trainingkit.trainer.recipe import load_recipe
+
+    overrides = [*(set_ or []), *([f"workers={workers}"] if workers is not None else [])]
+    loaded = load_recipe(recipe, overrides)
+    if dry_run:
+        from trainingkit.cli.dryrun import show
+
+        return show(loaded)
+    from trainingkit.cli.preflight import check_start
+    from trainingkit.cli.running import run_recipe
+
+    run = RunFolder(Path(loaded.run.folder or new_run_path(Path("runs"), loaded.name)).absolute())
+    check_start(loaded, run)
+    return run_recipe(loaded, run)

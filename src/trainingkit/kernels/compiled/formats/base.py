@@ -1,0 +1,28 @@
+"""What a compiled number format is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from trainingkit.core.registry import Registry
+
+
+@dataclass(frozen=True)
+class Format:
+    """Three compiled functions.
+
+    Args:
+        scratch: `(capacity, block) -> memory` for the other two, for up to `capacity` values at a time.
+        encode: `(values, block, message, offset, memory) -> finite`; the values become their errors.
+        decode: `(message, offset, out, block, memory)`; fills `out`.
+    """
+
+    scratch: Callable[..., Any]
+    encode: Callable[..., Any]
+    decode: Callable[..., Any]
+
+
+FORMATS: Registry[Format] = Registry("compiled number format", "trainingkit.kernels.compiled.formats")
+"""By name: the format's name, followed by its width where it has several."""

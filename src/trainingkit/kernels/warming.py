@@ -1,0 +1,19 @@
+"""Compile before it matters: one rank fills the disk cache, the others load it."""
+
+from __future__ import annotations
+
+from trainingkit.kernels.kernel import pick
+from trainingkit.kernels.rowplan import RowPlan
+
+
+def warm(name: str, plan: RowPlan) -> None:
+    """Run the kernel that `pick` gives for `plan` once on zeros, so that it is compiled, and cached where it can be.
+
+    Rank 0 calls this first and the others after a barrier, so that the compiler runs once per host.
+    """
+    import torch
+
+    kernel = pick(name, plan)
+    zeros, message = torch.zeros(plan.width), torch.zeros(plan.row_bytes, dtype=torch.uint8)
+    kernel.encode(plan, zeros, zeros, message, torch.empty_like(zeros))
+    kernel.decode(plan, message, zeros, 1.0, False)

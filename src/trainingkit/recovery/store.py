@@ -1,0 +1,107 @@
+"""Tensors in a folder of safetensors files, through torch.distributed.checkpoint (DCP) and its Hugging Face storage.
+
+Nothing here is pickled to disk: with `save_distributed` that storage writes only safetensors, one file per rank.
+A tensor that several ranks hold under one name is written once, by one of them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.distributed import ProcessGroup
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+
+from trainingkit.core.errors import CheckpointError
+from trainingkit.recovery.diskspace import write_error
+from trainingkit.recovery.together import peer_lost
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Shape and dtype of one stored tensor."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    def __str__(self) -> str:
+        return f"{list(self.shape)} {str(self.dtype).removeprefix('torch.')}"
+
+
+def spec_of(tensor: Tensor) -> TensorSpec:
+    """Shape and dtype of a tensor in memory."""
+    return TensorSpec(tuple(tensor.shape), tensor.dtype)
+
+
+def write(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup | None, *, needed_bytes: int) -> None:
+    """Write this rank's share, fsynced. All ranks of `group` call it.
+
+    Args:
+        tensors: contiguous, on the CPU, no two sharing storage.
+        group: None for a single process; `expect_single_process_notice` is then called before, on the main thread.
+        needed_bytes: for the message when the disk is full.
+
+    Raises:
+        CheckpointError: on every rank when one of them fails, and on the survivors when a peer is lost.
+    """
+    writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
+    planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+    try:
+        save(dict(tensors), storage_writer=writer, planner=planner, process_group=group, no_dist=group is None)
+    except CheckpointException as error:
+        raise _first_cause(error, folder.parent, needed_bytes) from error
+    except RuntimeError as error:
+        raise peer_lost("writing a snapshot", error) from error
+
+
+def read(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup | None) -> None:
+    """Fill `tensors` in place; shapes and dtypes must be those that `describe` gives. All ranks of `group` call it.
+
+    Raises:
+        CheckpointError: a file cannot be read, or a peer is lost.
+    """
+    expect_single_process_notice()
+    reader = HuggingFaceStorageReader(str(folder))
+    planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+    try:
+        load(dict(tensors), storage_reader=reader, planner=planner, process_group=group, no_dist=group is None)
+    except CheckpointException as error:
+        raise _first_cause(error, folder, 0) from error
+    except RuntimeError as error:
+        raise peer_lost("reading a snapshot", error) from error
+
+
+def describe(folder: Path) -> dict[str, TensorSpec]:
+    """Shape and dtype of every tensor in a snapshot that was verified, by name, of all ranks."""
+    metadata = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    return {name: TensorSpec(tuple(entry.size), entry.properties.dtype) for name, entry in metadata.items()}  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def own_files(folder: Path, rank: int) -> list[Path]:
+    """The tensor files that `rank` wrote: DCP numbers them by rank, from 1. None when the others hold everything."""
+    return sorted(folder.glob(f"shard-{rank + 1:05d}-*.safetensors"))
+
+
+def expect_single_process_notice() -> None:
+    """DCP warns at each call without a process group that it works alone, which is what was asked for."""
+    warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
+
+
+def _first_cause(error: CheckpointException, folder: Path, needed_bytes: int) -> CheckpointError:
+    """DCP collects the failures of all ranks in a BaseException; the lowest rank's is told."""
+    rank, (cause, _) = min(error.failures.items(), key=lambda item: item[0])
+    if isinstance(cause, OSError):
+        return write_error(cause, folder, needed_bytes)
+    return CheckpointError(
+        f"The tensors of a snapshot could not be written or read: {type(cause).__name__} on rank {rank}: {cause}",
+        field="snapshots",
+        found=str(folder),
+    )

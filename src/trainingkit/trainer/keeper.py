@@ -1,0 +1,125 @@
+"""Snapshots of a whole run: what goes in, when they are taken, and how a run continues from one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from trainingkit.core.errors import CheckpointError
+from trainingkit.recovery import Snapshots, load_new, newest_good, restore_training, training_tensors
+from trainingkit.sync.contract import Sync
+from trainingkit.trainer.engine import Rate
+from trainingkit.trainer.rng import random_state, set_random_state
+from trainingkit.trainer.sections import SnapshotSection
+from trainingkit.trainer.session import Session
+
+
+class Keeper:
+    """Saves and restores model, optimizer, schedule, synchroniser, random state and whatever else it is given.
+
+    Args:
+        say: told of anything a person should know (a damaged snapshot that was passed over).
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        section: SnapshotSection,
+        *,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        rate: Rate | None,
+        sync: Sync,
+        say: Callable[[str], None],
+    ) -> None:
+        self._session = session
+        self._every = section.every
+        self._model = model
+        self._optimizer = optimizer
+        self._rate = rate
+        self._sync = sync
+        self._say = say
+        self.saved_step = 0
+        self._snapshots = Snapshots(
+            session.run.snapshots,
+            keep=section.keep,
+            rank=session.rank,
+            world_size=session.world_size,
+            group=session.snapshot_group,
+        )
+
+    def due(self, step: int) -> bool:
+        """True when the recipe asks for a snapshot after this step."""
+        return self._every > 0 and step % self._every == 0
+
+    def save(self, step: int, extra: dict[str, Any], *, wait: bool = False) -> None:
+        """Take a snapshot of the state after `step`; `extra` is this rank's further JSON state.
+
+        Raises:
+            CheckpointError: this save, or the one before, failed.
+        """
+        self._align_buffers()
+        tensors, rest = training_tensors(self._model, self._optimizer)
+        state = {
+            "training": rest,
+            "rate": self._rate.state_dict() if self._rate else None,
+            "sync": self._sync.state_dict(),
+            "random": random_state(),
+            **extra,
+        }
+        self._snapshots.save(step, tensors, state, wait=wait)
+        self.saved_step = step
+
+    def restore(self) -> tuple[int, dict[str, Any]] | None:
+        """Continue from the newest whole snapshot: its step and this rank's state; None when there is none at all.
+
+        Raises:
+            CheckpointError: there are snapshots but none is whole.
+        """
+        good, damaged = newest_good(self._session.run.snapshots)
+        for found in damaged:
+            self._say(f"Snapshot of step {found.step} is damaged and was passed over: {found.problem}")
+        if good is None:
+            if damaged:
+                raise CheckpointError(
+                    "No snapshot of this run is whole.",
+                    field="snapshots",
+                    found=f"{len(damaged)} damaged: {damaged[0].problem}",
+                    expected="at least one that passes its manifest",
+                    next_step="Start afresh with `trainingkit train`, or restore the folder from a backup.",
+                )
+            return None
+        session = self._session
+        tensors, state = load_new(
+            good.path, rank=session.rank, world_size=session.world_size, group=session.snapshot_group
+        )
+        if not state:
+            raise CheckpointError(
+                "The snapshot was made by fewer ranks than this run has.",
+                field="workers",
+                found=f"{session.world_size} ranks; rank {session.rank} has no state in {good.path.name}",
+                expected="the number of ranks that made the snapshot",
+                next_step="Resume with that many workers.",
+            )
+        restore_training(self._model, self._optimizer, tensors, state["training"])
+        if self._rate is not None and state["rate"] is not None:
+            self._rate.load_state_dict(state["rate"])
+        self._sync.load_state_dict(state["sync"])
+        set_random_state(state["random"])
+        self.saved_step = good.step
+        return good.step, state
+
+    def _align_buffers(self) -> None:
+        """Rank 0's buffers on all ranks, as DDP does before each forward; a snapshot keeps one copy of each."""
+        if self._session.group is not None:
+            for buffer in self._model.buffers():
+                dist.broadcast(buffer, src=0, group=self._session.group)
+
+    def close(self) -> None:
+        """Wait until the last snapshot is durable. Raises CheckpointError."""
+        self._snapshots.wait()
+        self._snapshots.close()

@@ -1,0 +1,83 @@
+"""A finished or stopped run's model, read back for evaluation and export."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from trainingkit.cluster.machine import has_fast_bf16
+from trainingkit.core.errors import CheckpointError
+from trainingkit.core.runfolder import RunFolder
+from trainingkit.data.contract import Corpus
+from trainingkit.data.evaluation import eval_batches
+from trainingkit.precision.compute import choose_compute
+from trainingkit.recovery import Found, find, load, newest_good
+from trainingkit.recovery.names import model_tensors
+from trainingkit.trainer.evaluate import evaluate
+from trainingkit.trainer.recipe import Recipe, load_recipe
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model as a snapshot holds it, with what it was trained on."""
+
+    run: RunFolder
+    recipe: Recipe
+    corpus: Corpus
+    model: nn.Module
+    step: int
+
+
+def load_trained(path: Path, *, step: int | None = None) -> Trained:
+    """Build the run's model and fill it from a snapshot: that of `step`, or the newest whole one.
+
+    Raises:
+        RunFolderError: no run there.
+        CheckpointError: no such snapshot, or none that is whole.
+    """
+    run = RunFolder.existing(path)
+    found = _pick(run, step)
+    recipe = load_recipe(str(run.recipe))
+    corpus: Corpus = recipe.data_section().open()
+    model = recipe.model_section().build(corpus.info)
+    load(found.path, {f"model/{name}": tensor for name, tensor in model_tensors(model).items()}, only="model/")
+    return Trained(run, recipe, corpus, model, found.step)
+
+
+def evaluate_run(path: Path, *, step: int | None = None, samples: int | None = None) -> dict[str, Any]:
+    """`step`, `metrics` and `samples` of a run's model on its validation data, in this process."""
+    trained = load_trained(path, step=step)
+    device = torch.device("cpu")
+    compute, _ = choose_compute(trained.recipe.precision, device, cpu_has_bf16=has_fast_bf16())
+    batches = eval_batches(trained.corpus.validation, trained.recipe.batch.size, limit=samples)
+    info = trained.corpus.info
+    metrics, count = evaluate(trained.model, batches, info=info, group=None, compute=compute, device=device)
+    return {"step": trained.step, "metrics": metrics, "samples": count}
+
+
+def _pick(run: RunFolder, step: int | None) -> Found:
+    if step is None:
+        good, damaged = newest_good(run.snapshots)
+        if good is not None:
+            return good
+        found = f"{len(damaged)} damaged ones" if damaged else "none"
+        raise CheckpointError(
+            "This run has no whole snapshot.",
+            field="RUN",
+            found=found,
+            expected="at least one snapshot that passes its manifest",
+            next_step="Train it first: trainingkit train",
+        )
+    known = {place.step: place for place in find(run.snapshots)}
+    if step not in known or known[step].problem is not None:
+        raise CheckpointError(
+            f"There is no whole snapshot of step {step}.",
+            field="--step",
+            found=known[step].problem if step in known else "none",
+            expected="one of " + ", ".join(str(s) for s, place in sorted(known.items()) if place.problem is None),
+        )
+    return known[step]

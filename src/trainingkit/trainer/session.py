@@ -1,0 +1,139 @@
+"""One process's part in a run: its place, its peers, its device, its folder. Opened once, closed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from trainingkit.cluster.machine import has_fast_bf16
+from trainingkit.cluster.meeting import Meeting, join, lane, leave
+from trainingkit.cluster.place import Place, find_place
+from trainingkit.cluster.threads import threads_per_worker
+from trainingkit.core import decisions, records
+from trainingkit.core.errors import ConfigError
+from trainingkit.core.logging import capture_output, to_file
+from trainingkit.core.runfolder import RunFolder, new_run_path
+from trainingkit.precision.compute import choose_compute
+from trainingkit.trainer.recipe import KitConfig
+
+RUNS = Path("runs")
+
+
+@dataclass(frozen=True)
+class Session:
+    """Where this rank stands and what it may use.
+
+    Args:
+        group: the group of the training step's own collectives; None in a single process.
+        control_group, snapshot_group: Gloo groups of their own, so that each keeps its own order.
+        compute: "bf16" or "fp32".
+        attempt: 1 for a fresh run, one more each time it is resumed.
+    """
+
+    place: Place
+    group: dist.ProcessGroup | None
+    control_group: dist.ProcessGroup | None
+    snapshot_group: dist.ProcessGroup | None
+    device: torch.device
+    compute: str
+    threads: int
+    run: RunFolder
+    attempt: int
+
+    @property
+    def rank(self) -> int:
+        """This process's rank."""
+        return self.place.rank
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self.place.world_size
+
+    def close(self) -> None:
+        """Leave the process groups."""
+        leave()
+
+
+def open_session(config: KitConfig, *, run: RunFolder | None = None, capture: bool = False) -> Session:
+    """Join the peers and set this process up.
+
+    Args:
+        run: the run folder, if it is known; else `run.folder` of the config, or a new one below `runs/`.
+        capture: send stderr, and on all ranks but 0 stdout, to the log file.
+
+    Raises:
+        ClusterError, ConfigError, RunFolderError: with what to do about it.
+    """
+    place = find_place()
+    device = choose_device(config.run.device, place.local_rank)
+    backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
+    timeout_s = config.sync.timeout_s
+    meeting = join(place, join_s=config.sync.join_s, timeout_s=timeout_s, backend=backend)
+    group = meeting.group if meeting else None
+    folder = run or RunFolder(Path(_shared(meeting, "run", str(_run_path(config)))))
+    folder.create()
+    to_file(folder.log(place.rank))
+    if capture:
+        capture_output(folder.log(place.rank), keep_stdout=place.rank == 0)
+    threads = threads_per_worker(place.local_world_size, wanted=config.run.threads)
+    torch.set_num_threads(threads)
+    compute, why = choose_compute(config.precision, device, cpu_has_bf16=has_fast_bf16())
+    attempt = int(_shared(meeting, "attempt", str(_next_attempt(folder))))
+    if place.rank == 0:
+        cores = f"{place.local_world_size} workers share this host's cores" if not config.run.threads else "set in the recipe"
+        decisions.record(folder.decisions, step=0, choice="threads per worker", value=threads, reason=cores)
+        decisions.record(folder.decisions, step=0, choice="compute type", value=compute, reason=why)
+    return Session(
+        place=place,
+        group=group,
+        control_group=lane(group, timeout_s=timeout_s),
+        snapshot_group=lane(group, timeout_s=timeout_s),
+        device=device,
+        compute=compute,
+        threads=threads,
+        run=folder,
+        attempt=attempt,
+    )
+
+
+def choose_device(wanted: str, local_rank: int) -> torch.device:
+    """'auto' takes CUDA where there is one.
+
+    Raises:
+        ConfigError: CUDA is asked for and there is none, or fewer devices than local ranks.
+    """
+    if wanted not in ("auto", "cpu", "cuda"):
+        raise ConfigError(
+            "There is no such device.", field="run.device", found=repr(wanted), expected="'auto', 'cpu' or 'cuda'"
+        )
+    count = torch.cuda.device_count()
+    if wanted == "cpu" or (wanted == "auto" and count == 0):
+        return torch.device("cpu")
+    if local_rank >= count:
+        raise ConfigError(
+            "There are fewer CUDA devices than workers on this host.",
+            field="run.device",
+            found=f"{count} devices, local rank {local_rank}",
+            expected="one device per worker",
+            next_step="Use fewer workers, or run.device = 'cpu'.",
+        )
+    device = torch.device("cuda", local_rank)
+    torch.cuda.set_device(device)
+    return device
+
+
+def _run_path(config: KitConfig) -> Path:
+    return Path(config.run.folder or new_run_path(RUNS, config.name)).absolute()
+
+
+def _shared(meeting: Meeting | None, key: str, value: str) -> str:
+    return meeting.share(key, value) if meeting else value
+
+
+def _next_attempt(folder: RunFolder) -> int:
+    found, _ = records.read_records(folder.metrics(0))
+    return 1 + max((r.attempt for r in found if isinstance(r, records.StartRecord)), default=0)
