@@ -55,13 +55,13 @@ def test_the_standard_library_is_always_there() -> None:
 
 
 def test_the_standard_library_is_split_by_file() -> None:
-    corpus = open_data(kind="stdlib", seq_len=2)
+    corpus = open_data(kind="stdlib")
     held, learned = everything(corpus.validation), everything(corpus.train)
     root = Path(sysconfig.get_path("stdlib"))
     for name in ("argparse.py", "json/decoder.py", "heapq.py"):
         text = (root / name).read_bytes()
         assert (text in held) != (text in learned)
-    assert b"NUL" in learned and learned.count(b"\0") > 300
+    assert learned.count(b"\0") > 300
 
 
 @settings(deadline=None, max_examples=40)
@@ -109,7 +109,7 @@ def test_few_files_keep_the_tail_for_validation(make) -> None:
     folder = make({"b.txt": b"b" * 500, "a.txt": b"a" * 500, "empty.txt": b"", ".hidden": b"h"})
     corpus = open_data(kind="text", path=str(folder), seq_len=10, validation_share=0.1)
     assert everything(corpus.train).startswith(b"a" * 500 + b"\0b")
-    assert set(everything(corpus.validation)) == {ord("b")}
+    assert set(everything(corpus.validation)) - {0} == {ord("b")}
     assert "1 empty files were left out." in corpus.info.notes
     assert "1 files with hidden names were left out." in corpus.info.notes
 
@@ -228,7 +228,7 @@ def test_looking_up_sources_imports_nothing_heavy() -> None:
     code = (
         "import sys, trainingkit.data as d; d.SOURCES.names();"
         "heavy = {'torch', 'datasets', 'PIL', 'transformers', 'tokenizers', 'pyarrow', 'pandas', 'rich'};"
-        "sys.exit(', '.join(heavy & set(sys.modules)))"
+        "sys.exit(', '.join(heavy & set(sys.modules)) or None)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

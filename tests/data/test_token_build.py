@@ -18,7 +18,7 @@ from trainingkit.data.manifest import read_manifest
 from trainingkit.data.shards import ShardWriter
 from trainingkit.data.tokenize import BuildOptions, build_tokens
 
-WORDS = "the quick brown fox jumps over a lazy dog über naïve 東京 def return import".split()
+WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "lazy", "dogs", "über", "naïve", "東京", "def", "return"]
 
 
 def quiet(stage: str, done: int, total: int) -> None:

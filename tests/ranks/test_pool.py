@@ -236,7 +236,7 @@ def _inner_session(folder: Path, test: str) -> subprocess.Popen[bytes]:
     (folder / "test_inner.py").write_text(textwrap.dedent(INNER))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}", "-k", test]
     path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"PYTHONPATH": path, "NOTES": str(folder), MARKER: str(folder)}
+    environment = os.environ | {"PYTHONPATH": path, "NOTES": str(folder), MARKER: str(folder), "TMPDIR": str(folder)}
     with open(folder / "output", "wb") as output:
         return subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=output)
 

@@ -1,8 +1,8 @@
 """Run as a program by test_snapshot_kills: forks children that save, and kills them.
 
 `every FOLDER MODE...` ends a child right before its k-th change to the filesystem, for every k until one survives.
-`random FOLDER ROUNDS SEED` kills children at random moments of a save loop. After each death the newest snapshot must be
-whole, right, and not older than the last one that a child said was durable. Prints how many children died.
+`random FOLDER ROUNDS SEED` kills children at random moments of a save loop. After each death the newest snapshot must
+be whole, right, and not older than the last one that a child said was durable. Prints how many children died.
 """
 
 import os

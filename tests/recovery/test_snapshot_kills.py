@@ -11,7 +11,7 @@ def deaths(*arguments):
     done = subprocess.run(
         [sys.executable, str(PROGRAM), *map(str, arguments)], capture_output=True, text=True, timeout=90, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return [int(number) for number in done.stdout.split()]
 
 

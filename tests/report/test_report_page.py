@@ -53,7 +53,7 @@ def test_names_cannot_break_out_of_the_page(tmp_path):
     rows: list[Record] = [start, runs.step(1), runs.step(2), runs.event(1, NASTY, NASTY), runs.evaluation(1, 2.0)]
     run = runs.make_run(tmp_path / "a & <i>b", {0: rows}, recipe=NASTY)
     page = render(read_run(run))
-    assert "alert(1)</script>" not in page and "<b>ü" not in page and "<i>b" not in page and "49" not in NASTY
+    assert "alert(1)</script>" not in page and "<b>ü" not in page and "<i>b" not in page
     assert "{{ 7*7 }}" in outside_scripts(page)
     traces = figures_in(page)["loss-step"]["data"]
     assert any("&lt;/script&gt;" in trace["name"] for trace in traces)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -143,16 +146,18 @@ def test_how_it_ended(tmp_path):
 
 
 def test_a_run_whose_process_lives_is_running_and_one_whose_process_is_gone_was_killed(tmp_path):
-    import os
-    import socket
-    import time
-
     here = runs.start(host=socket.gethostname(), pid=os.getpid(), time_s=time.time())
     run = runs.make_run(tmp_path / "alive", {0: [here, runs.step(1)]})
     assert ended(run).startswith("It is still running; step 160")
     gone = dataclasses.replace(here, pid=runs.DEAD_PID)
     run = runs.make_run(tmp_path / "gone", {0: [gone, runs.step(1)]})
-    assert ended(run).startswith("Rank 0 ended without being able to say why: it was killed")
+    assert ended(run).startswith("Rank 0 died: it left no word of how, so it was killed")
+
+
+def test_a_killed_rank_is_named_and_not_the_one_that_lost_it(tmp_path):
+    run = runs.make_run(tmp_path, {r: [runs.start(r, 2), runs.step(1)] for r in range(2)})
+    runs.end(run, 1, "failed", 1, message="Lost rank 1.", secondary=True)
+    assert ended(run).startswith("Rank 1 died: it left no word of how")
 
 
 def test_early_stop_attempts_and_plan_are_told():

@@ -110,5 +110,5 @@ def _after_line(file: DataFile, offset: int) -> int:
     line_end = block.find(b"\n") + 1
     if 0 < line_end < file.n_bytes - offset:
         return offset + line_end
-    inside = next((place for place, byte in enumerate(block[:4]) if byte & 0xC0 != 0x80), 0)
-    return offset + inside
+    at_end = len(block) if len(block) < 4 else 0
+    return offset + next((place for place, byte in enumerate(block[:4]) if byte & 0xC0 != 0x80), at_end)

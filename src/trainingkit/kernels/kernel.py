@@ -32,9 +32,7 @@ class Kernel(Protocol):
         ...
 
     @staticmethod
-    def encode(
-        plan: RowPlan, x: Tensor, residual: Tensor | None, message: Tensor, new_residual: Tensor | None
-    ) -> bool:
+    def encode(plan: RowPlan, x: Tensor, residual: Tensor | None, message: Tensor, new_residual: Tensor | None) -> bool:
         """Encode y = x + residual.
 
         Args:

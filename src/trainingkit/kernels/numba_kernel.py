@@ -38,9 +38,7 @@ class NumbaKernel:
         return known_format and plan.selection in SELECTIONS.names() and plan.packing in ("", "bits")
 
     @staticmethod
-    def encode(
-        plan: RowPlan, x: Tensor, residual: Tensor | None, message: Tensor, new_residual: Tensor | None
-    ) -> bool:
+    def encode(plan: RowPlan, x: Tensor, residual: Tensor | None, message: Tensor, new_residual: Tensor | None) -> bool:
         """See `Kernel.encode`."""
         encode, _, numbers = _drivers(plan)
         return bool(encode(_array(x), _array(residual), _array(message), _array(new_residual), *numbers))

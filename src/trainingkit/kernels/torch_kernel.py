@@ -31,9 +31,7 @@ class TorchKernel:
         return known and (not plan.packing or plan.packing in PACKINGS.names())
 
     @staticmethod
-    def encode(
-        plan: RowPlan, x: Tensor, residual: Tensor | None, message: Tensor, new_residual: Tensor | None
-    ) -> bool:
+    def encode(plan: RowPlan, x: Tensor, residual: Tensor | None, message: Tensor, new_residual: Tensor | None) -> bool:
         """See `Kernel.encode`."""
         from trainingkit.kernels.reference import encode
 

@@ -89,8 +89,8 @@ def publish(folder: Path, step: int, *, old_is_good: bool) -> Path:
 def remove(folder: Path, step: int, path: Path) -> None:
     """Delete a snapshot folder: it first loses its name, so that a kill half-way leaves nothing that looks damaged."""
     doomed = aside(folder, step, "removed")
+    if doomed.exists():
+        shutil.rmtree(doomed)
     if path != doomed:
-        if doomed.exists():
-            shutil.rmtree(doomed)
         path.rename(doomed)
-    shutil.rmtree(doomed)
+        shutil.rmtree(doomed)

@@ -6,6 +6,6 @@
 from trainingkit.report.page import render
 from trainingkit.report.rundata import RankData, RunData, read_run
 from trainingkit.report.steptable import StepTable
-from trainingkit.report.write import write
+from trainingkit.report.write_page import write
 
 __all__ = ["RankData", "RunData", "StepTable", "read_run", "render", "write"]

@@ -18,6 +18,8 @@ FLAT = 0.01
 EVEN = 0.03
 """Ranks whose own work differs by no more than this are called even."""
 
+SILENT = "it left no word of how, so it was killed or its machine went down"
+
 
 @dataclass(frozen=True)
 class LossChange:
@@ -209,17 +211,20 @@ def _rank_means(rank: RankData, wanted: set[int]) -> RankMeans:
 
 
 def ending(run: RunData) -> Ending:
-    """Judge by the outcome files; without them by whether a process of the run still lives."""
+    """Judge by the outcome files; without them by whether a process of the run still lives.
+
+    A rank that lost its peer is never the cause: when the peer left no word, the peer is named.
+    """
     start = run.last_start
     world_size = start.world_size if start else len(run.ranks)
-    failures = [o for o in run.outcomes.values() if o.status == "failed"]
-    if failures or (run.outcomes and len(run.outcomes) >= world_size):
+    missing = [rank for rank in range(world_size) if rank not in run.outcomes]
+    explained = any(o.status == "failed" and not o.secondary for o in run.outcomes.values())
+    if run.outcomes and (explained or not missing):
         judged = verdict(run.outcomes, world_size, {})
         return Ending(judged.status, judged.message)
     if run.running:
         return Ending("running", "")
     if run.outcomes or run.running is False:
-        missing = [rank for rank in range(world_size) if rank not in run.outcomes]
-        who = f"Rank {missing[0]}" if missing else "The run"
-        return Ending("failed", f"{who} ended without being able to say why: it was killed, or its machine went down.")
+        judged = verdict(run.outcomes, world_size, dict.fromkeys(missing, SILENT))
+        return Ending(judged.status, judged.message)
     return Ending("unknown", "")

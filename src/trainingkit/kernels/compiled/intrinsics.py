@@ -6,7 +6,9 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
+from numba.extending import intrinsic as _intrinsic
+
+intrinsic: Any = _intrinsic
 
 
 @intrinsic

@@ -15,7 +15,7 @@ from typing import Any
 
 from numba import njit
 
-PLAIN: dict[str, Any] = {"nogil": True, "parallel": False, "fastmath": False, "boundscheck": False, "error_model": "numpy"}
+PLAIN: dict[str, Any] = {"nogil": True, "fastmath": False, "boundscheck": False, "error_model": "numpy"}
 """Options of all functions: no GIL, no thread layer (callers slice the work), IEEE arithmetic as written."""
 
 piece: Callable[..., Any] = njit(**PLAIN)
@@ -32,8 +32,9 @@ def source_digest() -> str:
     return digest.hexdigest()[:12]
 
 
-def specialise(template: FunctionType, tag: str, **names: Any) -> FunctionType:
+def specialise(template: Callable[..., Any], tag: str, **names: Any) -> FunctionType:
     """A copy of `template` under a name of its own, in which the global `names` have these values."""
+    assert isinstance(template, FunctionType)
     name = f"{template.__name__}_{tag}"
     code = template.__code__.replace(co_name=name, co_qualname=name)
     copy = FunctionType(code, {**template.__globals__, **names}, name, template.__defaults__)
@@ -41,6 +42,6 @@ def specialise(template: FunctionType, tag: str, **names: Any) -> FunctionType:
     return copy
 
 
-def driver(template: FunctionType, tag: str, **names: Any) -> Callable[..., Any]:
+def driver(template: Callable[..., Any], tag: str, **names: Any) -> Callable[..., Any]:
     """Compile `template` with these globals; the machine code is cached on disk under the tag and the digest."""
     return njit(cache=True, **PLAIN)(specialise(template, f"{tag}_{source_digest()}", **names))

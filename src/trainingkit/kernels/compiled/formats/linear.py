@@ -67,7 +67,7 @@ def quantise(values, block, scales, inverses, codes):
 
 
 def quantise_with_care(values, block, scales, inverses, codes):
-    """As `quantise`, for any block: not finite is sent as zero and stays; near the largest float, levels are clamped."""
+    """As `quantise`, for any block: what is not finite is sent as zero and stays; levels are clamped."""
     bits = values.view(np.int32)
     for b in range((values.size + block - 1) // block):
         start, stop = b * block, min(values.size, (b + 1) * block)
@@ -158,7 +158,8 @@ def decode(message, offset, out, block, memory):
     scale_bits = scales.view(np.uint32)
     for start in range(0, out.size, block):
         stop = min(out.size, start + block)
-        scale_bits[0] = (np.uint32(message[offset]) << np.uint32(16)) | (np.uint32(message[offset + 1]) << np.uint32(24))
+        low, high = np.uint32(message[offset]), np.uint32(message[offset + 1])
+        scale_bits[0] = (low << np.uint32(16)) | (high << np.uint32(24))
         n_bytes = code_bytes(stop - start)
         code = unpack(message[offset + 2 : offset + 2 + n_bytes], stop - start, codes)
         scale_up(code, scales[0], out[start:stop])

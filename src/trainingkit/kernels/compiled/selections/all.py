@@ -1,3 +1,4 @@
+# ruff: noqa: PLR0917 - compiled functions take plain positional numbers
 """Compiled `all`: every value of a row, tile by tile, so that a tile is summed, coded and subtracted in the cache."""
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,8 @@ class Drivers:
         numbers: the plan as plain integers.
     """
 
-    encode: FunctionType
-    decode: FunctionType
+    encode: Callable[..., Any]
+    decode: Callable[..., Any]
     numbers: Callable[[RowPlan], tuple[Any, ...]]
 
 

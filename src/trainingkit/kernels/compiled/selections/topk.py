@@ -1,3 +1,4 @@
+# ruff: noqa: PLR0917 - compiled functions take plain positional numbers
 """Compiled `topk`: the largest magnitudes of each row (a chunk), equals by lowest index."""
 
 from __future__ import annotations

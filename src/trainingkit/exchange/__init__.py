@@ -1,0 +1,7 @@
+"""How do messages become one result? Rounds over bytes: each rank encodes, owners sum in rank order, all decode the same.
+
+Usable alone: a `Round` needs a codec and two Gloo groups, no model and no trainer.
+"""
+
+from trainingkit.exchange.registry import EXCHANGES as EXCHANGES
+from trainingkit.exchange.registry import pick_exchange as pick_exchange
