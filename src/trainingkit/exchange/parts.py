@@ -1,7 +1,7 @@
 """The parts of a round: runs of elements that share a codec, cut into one shard per owner.
 
-A shard is a whole number of the codec's chunks, the same for every owner; what is missing at the end is zeros. So an
-owner's share of any message is a plain range of bytes, and all sizes are known before the first byte is sent.
+A shard is a whole number of granules, the same for every owner; what is missing at the end is zeros. So all sizes are
+known before the first byte is sent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ class Residuals:
     """What one part still owes: the error of this rank's messages, and of its answers as owner.
 
     Each has a twin. A round reads the current one and writes the twin; `commit` swaps them, and without it nothing
-    has happened.
+    has happened. Parts over the same elements with other codecs share one object, so that a codec may change
+    between two steps and nothing is lost.
 
     Args:
         own: [owners * shard] fp32.
@@ -30,39 +31,64 @@ class Residuals:
     answer: torch.Tensor | None
     answer_next: torch.Tensor | None
 
+    @staticmethod
+    def zeros(layout: Layout) -> Residuals:
+        """Nothing owed."""
+        sharded = layout.owners > 1
+        return Residuals(
+            own=torch.zeros(layout.padded),
+            own_next=torch.zeros(layout.padded),
+            answer=torch.zeros(layout.shard) if sharded else None,
+            answer_next=torch.zeros(layout.shard) if sharded else None,
+        )
+
     def commit(self) -> None:
         """The round counted."""
         self.own, self.own_next = self.own_next, self.own
         self.answer, self.answer_next = self.answer_next, self.answer
 
 
-class Part:
-    """Elements of a bucket that one codec carries.
+@dataclass(frozen=True)
+class Layout:
+    """How elements are cut into shards.
 
     Args:
-        codec: how they travel.
         elements: how many there are.
         owners: how many shards; 1 where every rank decodes everything itself.
-
-    Attributes:
-        values: [owners * shard] fp32; the input before the round, the agreed mean after it. Zero beyond `elements`.
+        granule: shards are a multiple of it; of every codec that will carry these elements, the granule divides it.
     """
 
-    def __init__(self, codec: Codec, elements: int, owners: int) -> None:
+    elements: int
+    owners: int
+    granule: int
+
+    @property
+    def shard(self) -> int:
+        """Elements per owner."""
+        return max(1, -(-self.elements // (self.granule * self.owners))) * self.granule
+
+    @property
+    def padded(self) -> int:
+        """Elements with the zeros at the end."""
+        return self.shard * self.owners
+
+
+class Part:
+    """Elements of a bucket as one codec carries them.
+
+    Args:
+        values: [layout.padded] fp32; the input before the round, the agreed mean after it. Zero beyond the elements.
+    """
+
+    def __init__(self, codec: Codec, layout: Layout, values: torch.Tensor, residuals: Residuals) -> None:
+        assert layout.granule % codec.granule == 0
         self.codec = codec
-        self.elements = elements
-        self.owners = owners
-        step = codec.chunk * owners
-        self.shard = max(1, -(-elements // step)) * codec.chunk
-        self.message_bytes = codec.message_bytes(self.shard)
-        self.values = torch.zeros(owners * self.shard)
-        self.residuals = Residuals(
-            own=torch.zeros(owners * self.shard),
-            own_next=torch.zeros(owners * self.shard),
-            answer=torch.zeros(self.shard) if owners > 1 else None,
-            answer_next=torch.zeros(self.shard) if owners > 1 else None,
-        )
+        self.layout = layout
+        self.values = values
+        self.residuals = residuals
+        self.shard = layout.shard
+        self.message_bytes = codec.message_bytes(layout.shard)
 
     def of(self, flat: torch.Tensor, owner: int) -> torch.Tensor:
-        """An owner's shard of a [owners * shard] tensor."""
+        """An owner's shard of a [layout.padded] tensor."""
         return flat[owner * self.shard : (owner + 1) * self.shard]

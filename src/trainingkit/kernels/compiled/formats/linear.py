@@ -116,6 +116,13 @@ def unpack_8(packed, count, codes):
 
 
 @piece
+def copy_bytes(source, target):
+    """target = source."""
+    for i in range(target.size):
+        target[i] = source[i]
+
+
+@piece
 def bytes_4(count):
     """Bytes of `count` codes of 4 bits."""
     return (count + 1) // 2
@@ -145,25 +152,27 @@ def encode(values, block, message, offset, memory):
         message[offset] = np.uint8(scale_bits[b] >> np.uint32(16))
         message[offset + 1] = np.uint8(scale_bits[b] >> np.uint32(24))
         part = packed[b * full : min(packed.size, (b + 1) * full)]
-        place = message[offset + 2 : offset + 2 + part.size]
-        for i in range(part.size):
-            place[i] = part[i]
+        copy_bytes(part, message[offset + 2 : offset + 2 + part.size])
         offset += 2 + part.size
     return finite
 
 
 def decode(message, offset, out, block, memory):
     """Write the values of a message part into `out`."""
-    codes, _, scales, _ = memory
+    codes, room, scales, _ = memory
     scale_bits = scales.view(np.uint32)
-    for start in range(0, out.size, block):
-        stop = min(out.size, start + block)
+    filled = 0
+    for b in range((out.size + block - 1) // block):
         low, high = np.uint32(message[offset]), np.uint32(message[offset + 1])
-        scale_bits[0] = (low << np.uint32(16)) | (high << np.uint32(24))
-        n_bytes = code_bytes(stop - start)
-        code = unpack(message[offset + 2 : offset + 2 + n_bytes], stop - start, codes)
-        scale_up(code, scales[0], out[start:stop])
+        scale_bits[b] = (low << np.uint32(16)) | (high << np.uint32(24))
+        n_bytes = code_bytes(min(out.size - b * block, block))
+        copy_bytes(message[offset + 2 : offset + 2 + n_bytes], room[filled : filled + n_bytes])
+        filled += n_bytes
         offset += 2 + n_bytes
+    unpacked = unpack(room[:filled], out.size, codes)
+    for b in range((out.size + block - 1) // block):
+        start, stop = b * block, min(out.size, (b + 1) * block)
+        scale_up(unpacked[start:stop], scales[b], out[start:stop])
 
 
 def scale_up(code, scale, out):

@@ -1,0 +1,1 @@
+"""Exchanges: one file each."""

@@ -1,0 +1,62 @@
+"""All-gather exchange: every rank sends its whole message to every other and takes the mean itself.
+
+    say      encode; the message goes to every rank    all-gather on lane 0
+    hear     sum in rank order, fp32
+
+Each rank sends N-1 messages: for two ranks as much as the sharded exchange, in one trip and with one rounding less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from trainingkit.exchange import messages
+from trainingkit.exchange.clock import StageClock
+from trainingkit.exchange.lane import Lane
+from trainingkit.exchange.parts import Part
+from trainingkit.exchange.registry import EXCHANGES
+from trainingkit.exchange.work import Pending
+
+
+@EXCHANGES.register("gather")
+class GatherRound:
+    """One bucket's all-gather exchange.
+
+    Args:
+        parts: built with one owner.
+        lanes: one.
+        weight: gives this rank's weight in the mean.
+    """
+
+    LANES = 1
+
+    @staticmethod
+    def owners(world_size: int) -> int:
+        """Nobody re-encodes: the message is whole."""
+        return 1
+
+    def __init__(self, parts: Sequence[Part], lanes: Sequence[Lane], weight: Callable[[], float], clock: StageClock) -> None:
+        size = messages.total_bytes(parts)
+        self.parts = parts
+        self.finite = True
+        self.stages = (self._say, self._hear)
+        self._lanes = lanes
+        self._weight = weight
+        self._clock = clock
+        self._sent = torch.zeros(1, size, dtype=torch.uint8)
+        self._received = torch.zeros(lanes[0].world_size, size, dtype=torch.uint8)
+        self._said: Pending | None = None
+
+    def _say(self) -> None:
+        with self._clock.stage("encode"):
+            messages.say(self.parts, self._sent, weight=self._weight())
+        self._said = Pending(self._lanes[0].all_gather(self._received, self._sent[0]))
+
+    def _hear(self) -> None:
+        assert self._said is not None
+        with self._clock.stage("wire"):
+            self._said.wait()
+        with self._clock.stage("decode"):
+            self.finite = messages.mean(self.parts, self._received, [part.values for part in self.parts])

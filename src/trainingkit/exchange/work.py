@@ -1,0 +1,18 @@
+"""A collective that was started, held until somebody waits for it."""
+
+from __future__ import annotations
+
+import torch.distributed as dist
+
+
+class Pending:
+    """Keeps the Work, and so its buffers, alive until `wait` (nanochat issue 843: freed early means torn data)."""
+
+    def __init__(self, work: dist.Work) -> None:
+        self._work: dist.Work | None = work
+
+    def wait(self) -> None:
+        """Until the data are there. Raises RuntimeError when a peer is lost."""
+        assert self._work is not None
+        self._work.wait()
+        self._work = None
