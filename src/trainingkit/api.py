@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainingkit.trainer.fit import Trainer as Trainer
+from trainingkit.core import outcome
+from trainingkit.trainer.fit import Trainer
 from trainingkit.trainer.kit import Kit
 from trainingkit.trainer.recipe import KitConfig, load_kit_config
 from trainingkit.trainer.session import open_session
+
+__all__ = ["Trainer", "attach"]
 
 if TYPE_CHECKING:
     from torch import nn
@@ -51,4 +54,9 @@ def attach(
 
     settings = load_kit_config(config)
     session = open_session(settings)
-    return Kit(session, model.to(session.device), optimizer, settings, rate=scheduler, on_close=write)
+    try:
+        return Kit(session, model.to(session.device), optimizer, settings, rate=scheduler, on_close=write)
+    except BaseException as error:
+        outcome.failed(session.rank, 0, error).write(session.run)
+        session.on_close()
+        raise

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-def make_app():  # noqa: ANN201 - cyclopts is imported only when it is used
+DATA_HELP = """Prepare data for training.
+
+Example: trainingkit data build books/ tokens/ --train-bpe 8192"""
+
+if TYPE_CHECKING:
+    from cyclopts import App
+
+
+def make_app() -> App:
     """The command tree. Command files import what is heavy inside their function, so that help is quick."""
     import cyclopts
 
@@ -24,9 +33,10 @@ def make_app():  # noqa: ANN201 - cyclopts is imported only when it is used
         version=__version__,
         help_format="plaintext",
     )
-    for command, name in ((train, "train"), (resume, "resume"), (evaluate, "eval"), (export, "export"), (report, "report")):
-        app.command(command, name=name)
-    data = cyclopts.App(name="data", help="Prepare data for training.", help_format="plaintext")
+    named = {"train": train, "resume": resume, "eval": evaluate, "export": export, "report": report}
+    for place, (name, command) in enumerate(named.items()):
+        app.command(command, name=name, sort_key=place, help_epilogue="")
+    data = cyclopts.App(name="data", help=DATA_HELP, help_format="plaintext", help_epilogue="", sort_key=len(named))
     data.command(data_build, name="build")
     app.command(data)
     app.register_install_completion_command()

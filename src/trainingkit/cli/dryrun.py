@@ -29,7 +29,7 @@ def show(recipe: Recipe) -> int:
         resolved_text(recipe).rstrip(),
         "",
         f"# data:     {info.name}; {info.train_samples} training and {info.validation_samples} validation samples",
-        f"# model:    {format_count(parameters)} parameters" if parameters else "# model:    not counted before it is built",
+        "# model:    " + (f"{format_count(parameters)} parameters" if parameters else "not counted before it is built"),
         f"# batch:    {samples} samples a step over {recipe.workers} workers"
         + (f", {samples * info.seq_len} tokens" if info.seq_len else ""),
         f"# length:   {steps} steps = {steps * samples / max(1, info.train_samples):.3g} passes of the data",

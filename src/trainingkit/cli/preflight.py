@@ -18,9 +18,10 @@ def check_start(recipe: Recipe, run: RunFolder) -> DataInfo:
     """Open the data, count the model, look at memory and at the run folder.
 
     Raises:
-        DataError, ModelError, ConfigError, ClusterError, RunFolderError: the first problem.
+        DataError, ModelError, ConfigError, RunFolderError: the first problem.
     """
-    if any(run.snapshots.glob("step-*")):
+    place = find_place()
+    if place.attempt == 0 and any(run.snapshots.glob("step-*")):
         raise RunFolderError(
             "This run folder already holds snapshots of a run.",
             field="run.folder",
@@ -30,6 +31,6 @@ def check_start(recipe: Recipe, run: RunFolder) -> DataInfo:
         )
     info = recipe.data_section().open().info
     parameters = recipe.model_section().parameter_count(info)
-    if find_place().alone:
+    if place.alone:
         check_workers_fit(recipe.workers, parameters)
     return info

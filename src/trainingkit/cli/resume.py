@@ -20,9 +20,10 @@ def resume(run: Path) -> int:
     from trainingkit.cli.running import run_recipe
     from trainingkit.core.errors import CheckpointError
     from trainingkit.core.runfolder import RunFolder
-    from trainingkit.trainer.recipe import load_recipe
+    from trainingkit.trainer.recipe import load_run_recipe
 
     folder = RunFolder.existing(run)
+    recipe = load_run_recipe(folder)
     if not any(folder.snapshots.glob("step-*")):
         raise CheckpointError(
             "This run has no snapshot to continue from.",
@@ -31,4 +32,4 @@ def resume(run: Path) -> int:
             expected="at least one folder snapshots/step-*",
             next_step=f"Train again with the same recipe: trainingkit train {run}/recipe.toml",
         )
-    return run_recipe(load_recipe(str(folder.recipe)), folder)
+    return run_recipe(recipe, folder, resuming=True)

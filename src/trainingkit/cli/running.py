@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trainingkit.cluster.place import Place, find_place
 from trainingkit.core import exitcodes, outcome
 from trainingkit.core.files import write_atomic
-from trainingkit.core.outcome import Verdict
+from trainingkit.core.outcome import Outcome, Verdict
 from trainingkit.core.runfolder import RunFolder
 
 if TYPE_CHECKING:
@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 WORKER_MODULE = "trainingkit.trainer.worker"
 
 
-def run_recipe(recipe: Recipe, run: RunFolder) -> int:
-    """Train until the end, make the page, and say how it went. Returns the exit code."""
+def run_recipe(recipe: Recipe, run: RunFolder, *, resuming: bool = False) -> int:
+    """Train until the end, make the page, and say how it went. Returns the exit code.
+
+    Args:
+        run: where to; in somebody else's launch, a folder for a new run is agreed on between the ranks instead.
+        resuming: continue in exactly this folder.
+    """
     place = find_place()
     if place.launcher in ("torchrun", "srun"):
-        return _join(recipe, run, place)
+        return _join(recipe, run if resuming else None, place)
     run.create()
     outcome.clear(run)
     _write_recipe(recipe, run)
@@ -37,9 +42,10 @@ def conclude(run: RunFolder, verdict: Verdict) -> int:
     if verdict.exit_code == exitcodes.DONE:
         _say(f"Run:  {where}")
     elif verdict.exit_code == exitcodes.PREEMPTED:
-        _say(f"{verdict.message}\n  next step: trainingkit resume {where}")
+        _say(f"{verdict.message}\n  next step: {_way_on(run, where, 'train again')}")
     else:
-        sys.stderr.write(f"error: {verdict.message}\n  next step: {_way_on(run, where)}\n  logs:      {where}/logs/\n")
+        way_on = _way_on(run, where, "mend the cause and train again")
+        sys.stderr.write(f"error: {verdict.message}\n  next step: {way_on}\n  logs:      {where}/logs/\n")
     if page:
         _say(f"Page: {page}")
     return verdict.exit_code
@@ -65,17 +71,23 @@ def _launch(recipe: Recipe, run: RunFolder) -> Verdict:
     result = launch(arguments, workers=recipe.workers, threads=threads, grace_s=recipe.run.grace_s)
     outcomes = outcome.read(run)
     crashed = {rank: how for rank, how in result.crashed.items() if rank not in outcomes}
-    if result.signal is not None and not outcomes:
-        text = f"Stopped by {result.signal.name} before the first step; nothing was saved."
+    if result.signal is not None and _cut_short(outcomes, recipe.workers):
+        text = f"Stopped by {result.signal.name} before every rank could finish a step and save."
         return Verdict(exitcodes.PREEMPTED, "preempted", text)
     return outcome.verdict(outcomes, recipe.workers, crashed)
 
 
-def _join(recipe: Recipe, run: RunFolder, place: Place) -> int:
+def _cut_short(outcomes: dict[int, Outcome], workers: int) -> bool:
+    """True when no rank failed by itself, but some did not get to save."""
+    failures = [found for found in outcomes.values() if found.status == "failed"]
+    return all(found.secondary for found in failures) and len(outcomes) - len(failures) < workers
+
+
+def _join(recipe: Recipe, run: RunFolder | None, place: Place) -> int:
     """One rank of somebody else's launch. A failure ends with its own code, because there the launcher is the judge."""
     from trainingkit.trainer.fit import Trainer
 
-    result = Trainer(recipe).fit(capture=True)
+    result = Trainer(recipe, run=run).fit()
     if place.rank == 0:
         conclude(result.run, outcome.verdict(outcome.read(result.run), 0, {}))
     return result.exit_code
@@ -97,9 +109,9 @@ def _page(run: RunFolder) -> str | None:
         return None
 
 
-def _way_on(run: RunFolder, where: str) -> str:
+def _way_on(run: RunFolder, where: str, otherwise: str) -> str:
     has_snapshot = any(run.snapshots.glob("step-*/manifest.json"))
-    return f"trainingkit resume {where}" if has_snapshot else "mend the cause and train again; nothing was saved yet"
+    return f"trainingkit resume {where}" if has_snapshot else f"{otherwise}; nothing was saved yet"
 
 
 def _short(run: RunFolder) -> str:

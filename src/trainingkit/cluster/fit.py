@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psutil
 
-from trainingkit.core.errors import ClusterError
+from trainingkit.core.errors import ConfigError
 from trainingkit.core.units import format_bytes
 
 PROCESS_BYTES = 450_000_000
@@ -22,14 +22,14 @@ def check_workers_fit(workers: int, parameters: int | None, *, available_bytes: 
     """Refuse a number of workers whose lower bound does not fit.
 
     Raises:
-        ClusterError: they do not fit; says how many would.
+        ConfigError: they do not fit; says how many would.
     """
     available = psutil.virtual_memory().available if available_bytes is None else available_bytes
     each = worker_bytes(parameters)
     if workers * each <= available:
         return
     most = available // each
-    raise ClusterError(
+    raise ConfigError(
         "So many workers do not fit in this machine's memory.",
         field="workers",
         found=f"{workers} workers x at least {format_bytes(each)} = {format_bytes(workers * each)}",

@@ -1,7 +1,8 @@
 """Starting workers on this host through torchrun's own elastic launch API.
 
 The agent gives each worker its environment, watches it, forwards signals and reaps it. What it does not do, and
-this file does: OMP_NUM_THREADS (only its command line sets it), quiet logs, and no process left after a second signal.
+this file does: OMP_NUM_THREADS (only its command line sets it), quiet logs, a second Ctrl-C that ends everything at
+once (the agent would wait out its grace again), and no process left over.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import logging
 import os
 import signal
 import sys
+import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import FrameType
 
 import psutil
 
@@ -28,7 +31,7 @@ class LaunchResult:
     """How the group of workers ended.
 
     Args:
-        crashed: ranks that ended with another code than 0, and how ("killed by SIGKILL", "exit code 3").
+        crashed: the rank that first ended with another code than 0, and how ("killed by SIGKILL", "exit code 3").
         signal: the signal that stopped the launch, or None.
     """
 
@@ -46,6 +49,7 @@ def launch(arguments: Sequence[str], *, workers: int, threads: int, grace_s: flo
 
     Raises:
         ClusterError: the agent itself could not start.
+        KeyboardInterrupt: a second Ctrl-C; the workers were killed.
     """
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -65,11 +69,12 @@ def launch(arguments: Sequence[str], *, workers: int, threads: int, grace_s: flo
         logs_specs=DefaultLogsSpecs(),
         shutdown_timeout=max(1, round(grace_s)),
     )
-    with _environment(threads), _nobody_left():
+    with _environment(threads), _nobody_left(), _interrupts():
         try:
             elastic_launch(config, sys.executable)(*arguments)
         except ChildFailedError as error:
-            return LaunchResult(crashed={rank: _how(f.exitcode) for rank, f in error.failures.items()})
+            rank, failure = error.get_first_failure()
+            return LaunchResult(crashed={rank: _how(failure.exitcode)})
         except SignalException as error:
             return LaunchResult(signal=error.sigval)
         except (RuntimeError, OSError, ValueError) as error:
@@ -96,6 +101,7 @@ def _how(exit_code: int) -> str:
 def _environment(threads: int) -> Iterator[None]:
     before = dict(os.environ)
     os.environ[OWN_LAUNCH] = str(os.getpid())
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = "SIGTERM,SIGHUP,SIGQUIT"
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     try:
         yield
@@ -111,11 +117,40 @@ def _nobody_left() -> Iterator[None]:
     try:
         yield
     finally:
-        left = [child for child in psutil.Process().children(recursive=True) if child.pid not in before]
-        for child in left:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                child.kill()
-        psutil.wait_procs(left, timeout=REAP_S)
+        psutil.wait_procs(_kill_children(but=before), timeout=REAP_S)
+
+
+def _kill_children(*, but: Container[int] = ()) -> list[psutil.Process]:
+    killed = [child for child in psutil.Process().children(recursive=True) if child.pid not in but]
+    for child in killed:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    return killed
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[None]:
+    """The first SIGINT goes to the agent, which passes it on to the workers; the second one kills them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, _first_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _first_interrupt(number: int, _frame: FrameType | None) -> None:
+    from torch.distributed.elastic.multiprocessing import SignalException
+
+    signal.signal(signal.SIGINT, _second_interrupt)
+    raise SignalException("interrupted", sigval=signal.Signals(number))
+
+
+def _second_interrupt(_number: int, _frame: FrameType | None) -> None:
+    _kill_children()
+    raise KeyboardInterrupt
 
 
 def die_with_parent() -> None:
@@ -131,4 +166,3 @@ def die_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGTERM)
     if parent is not None and os.getppid() != int(parent):
         os.kill(os.getpid(), signal.SIGTERM)
-

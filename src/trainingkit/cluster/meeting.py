@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from trainingkit.cluster.place import Place
 from trainingkit.core.errors import ClusterError
@@ -19,7 +20,7 @@ class Meeting:
     """The ranks that met: their process group and their store."""
 
     group: dist.ProcessGroup
-    store: dist.Store
+    store: Store
     rank: int
 
     def share(self, key: str, value: str) -> str:
@@ -42,7 +43,7 @@ def join(place: Place, *, join_s: float, timeout_s: float, backend: str = "gloo"
     if place.alone:
         return None
     store = _store(place, join_s)
-    store = dist.PrefixStore(f"trainingkit/{place.attempt}", store)
+    store = PrefixStore(f"trainingkit/{place.attempt}", store)
     _wait_for_all(store, place, join_s)
     deadline = datetime.timedelta(seconds=timeout_s)
     dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.world_size, timeout=deadline)
@@ -65,11 +66,11 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
-def _store(place: Place, join_s: float) -> dist.Store:
+def _store(place: Place, join_s: float) -> Store:
     serve = place.rank == 0 and not place.agent_store
     where = f"{place.master_addr}:{place.master_port}"
     try:
-        return dist.TCPStore(
+        return TCPStore(
             place.master_addr,
             place.master_port,
             place.world_size,
@@ -96,7 +97,7 @@ def _store(place: Place, join_s: float) -> dist.Store:
         ) from error
 
 
-def _wait_for_all(store: dist.Store, place: Place, join_s: float) -> None:
+def _wait_for_all(store: Store, place: Place, join_s: float) -> None:
     store.set(f"joined/{place.rank}", "1")
     end = time.monotonic() + join_s
     keys = {f"joined/{rank}": rank for rank in range(place.world_size)}
@@ -111,7 +112,7 @@ def _wait_for_all(store: dist.Store, place: Place, join_s: float) -> None:
                 field="WORLD_SIZE",
                 found=f"missing ranks: {names}{' ...' if len(missing) > 8 else ''}",
                 expected="the same command started on every host",
-                next_step="Look at those hosts' output; raise cluster.join_s if they are only slow to start.",
+                next_step="Look at those hosts' output; raise sync.join_s if they are only slow to start.",
             )
         wait = datetime.timedelta(seconds=min(JOIN_POLL_S, max(0.01, end - time.monotonic())))
         try:

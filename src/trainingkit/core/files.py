@@ -37,7 +37,7 @@ def write_atomic(path: Path, content: str | bytes) -> None:
             handle.write(data)
             handle.flush()
             os.fsync(handle.fileno())
-        os.replace(beside, path)
+        beside.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             beside.unlink()

@@ -5,20 +5,30 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 LOG = logging.getLogger("trainingkit")
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-def to_file(path: Path) -> None:
-    """Send all log records of this process to `path`."""
+def to_file(path: Path) -> Callable[[], None]:
+    """Send all log records of this process to `path`, too. Returns what undoes it."""
     handler = logging.FileHandler(path, mode="a", encoding="utf-8")
     handler.setFormatter(logging.Formatter(FORMAT))
     root = logging.getLogger()
+    level = root.level
     root.addHandler(handler)
     root.setLevel(logging.INFO)
     logging.captureWarnings(True)
+
+    def undo() -> None:
+        logging.captureWarnings(False)
+        root.removeHandler(handler)
+        root.setLevel(level)
+        handler.close()
+
+    return undo
 
 
 def capture_output(path: Path, *, keep_stdout: bool) -> None:

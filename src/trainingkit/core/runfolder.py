@@ -1,12 +1,12 @@
 """The run folder: what is in it, and where. Nobody else spells these paths.
 
-    recipe.toml             resolved recipe                  written by the CLI, read by resume / eval / export / report
-    metrics/rank-*.jsonl    one record a line                written by each rank, read by the page
-    decisions.jsonl         automatic choices, with reasons  written by rank 0
-    logs/rank-*.log         log lines and native stderr      written by each rank
-    outcomes/rank-*.json    how each rank ended              written by each rank, read by the CLI for its exit code
-    snapshots/step-*/       checkpoints, manifest last       written by recovery
-    report.html             the page                         written by report
+recipe.toml             resolved recipe                  written by the CLI, read by resume / eval / export / report
+metrics/rank-*.jsonl    one record a line                written by each rank, read by the page
+decisions.jsonl         automatic choices, with reasons  written by rank 0
+logs/rank-*.log         log lines and native stderr      written by each rank
+outcomes/rank-*.json    how each rank ended              written by each rank, read by the CLI for its exit code
+snapshots/step-*/       checkpoints, manifest last       written by recovery
+report.html             the page                         written by report
 """
 
 from __future__ import annotations
@@ -27,39 +27,49 @@ class RunFolder:
 
     @property
     def recipe(self) -> Path:
+        """The resolved recipe."""
         return self.root / "recipe.toml"
 
     @property
     def decisions(self) -> Path:
+        """Automatic choices with their reasons."""
         return self.root / "decisions.jsonl"
 
     @property
     def snapshots(self) -> Path:
+        """Folder of the snapshots."""
         return self.root / "snapshots"
 
     @property
     def report(self) -> Path:
+        """The page."""
         return self.root / "report.html"
 
     @property
     def metrics_folder(self) -> Path:
+        """Folder of the records."""
         return self.root / "metrics"
 
     @property
     def outcomes_folder(self) -> Path:
+        """Folder of the outcomes."""
         return self.root / "outcomes"
 
     @property
     def logs_folder(self) -> Path:
+        """Folder of the logs."""
         return self.root / "logs"
 
     def metrics(self, rank: int) -> Path:
+        """Records of one rank."""
         return self.metrics_folder / f"rank-{rank}.jsonl"
 
     def log(self, rank: int) -> Path:
+        """Log of one rank."""
         return self.logs_folder / f"rank-{rank}.log"
 
     def outcome(self, rank: int) -> Path:
+        """Outcome of one rank."""
         return self.outcomes_folder / f"rank-{rank}.json"
 
     def create(self) -> None:

@@ -44,7 +44,8 @@ def format_count(count: float) -> str:
 
 def parse_bytes(text: str, *, field: str) -> int:
     """'2 MB', '512KiB', '100' -> bytes. Raises ConfigError."""
-    return round(_parse(text, {k.upper(): float(v) for k, v in _BYTES.items()}, field, "bytes, for example '2 MB'", upper=True))
+    units = {unit: float(size) for unit, size in _BYTES.items()}
+    return round(_parse(text, units, field, "bytes, for example '2 MB'", upper=True))
 
 
 def parse_seconds(text: str, *, field: str) -> float:

@@ -1,4 +1,4 @@
-"""How do messages become one result? Rounds over bytes: each rank encodes, owners sum in rank order, all decode the same.
+"""How do messages become one result? Each rank encodes, owners sum in rank order, all ranks decode the same bytes.
 
 Usable alone: a `Round` needs a codec and two Gloo groups, no model and no trainer.
 """

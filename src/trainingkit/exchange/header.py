@@ -1,8 +1,8 @@
 """The eight bytes before every message: what the receivers must know besides the values.
 
-    byte 0      flags: bit 0 is set when the sender's values were not finite
-    bytes 1-3   zero
-    bytes 4-7   the sender's weight in the mean, fp32 little-endian (an owner's answer carries 0)
+byte 0      flags: bit 0 is set when the sender's values were not finite
+bytes 1-3   zero
+bytes 4-7   the sender's weight in the mean, fp32 little-endian (an owner's answer carries 0)
 """
 
 from __future__ import annotations

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from trainingkit.exchange.registry import Round
-
 STAGES = 3
+Stage = Callable[[], None]
 Done = Callable[[BaseException | None], None]
 
 
 @dataclass(frozen=True)
 class _Item:
-    round: Round
+    stages: Sequence[Stage]
     done: Done
 
 
@@ -41,9 +40,10 @@ class OrderedQueue:
         for thread in self._threads:
             thread.start()
 
-    def put(self, round_: Round, done: Done) -> None:
+    def put(self, stages: Sequence[Stage], done: Done) -> None:
         """Start a round. `done` is called once, on a thread of the queue, with None or what went wrong."""
-        self._inboxes[0].put(_Item(round_, done))
+        assert len(stages) <= STAGES
+        self._inboxes[0].put(_Item(stages, done))
 
     def close(self) -> None:
         """Finish what is in the queue and end the threads. Safe to call twice."""
@@ -66,9 +66,9 @@ class OrderedQueue:
                 item.done(self._error)
 
     def _run(self, item: _Item, stage: int) -> None:
-        if self._error is not None or stage >= len(item.round.stages):
+        if self._error is not None or stage >= len(item.stages):
             return
         try:
-            item.round.stages[stage]()
+            item.stages[stage]()
         except BaseException as error:
             self._error = error

@@ -40,16 +40,17 @@ class NumbaKernel:
     @staticmethod
     def encode(plan: RowPlan, x: Tensor, residual: Tensor | None, message: Tensor, new_residual: Tensor | None) -> bool:
         """See `Kernel.encode`."""
-        encode, _, numbers = _drivers(plan)
-        return bool(encode(_array(x), _array(residual), _array(message), _array(new_residual), *numbers))
+        arrays = (_array(x), _array(residual), _array(message), _array(new_residual))
+        encode, _ = _compiled(plan.selection, _format_name(plan))
+        return bool(encode(*arrays, *_rest(plan)))
 
     @staticmethod
     def decode(plan: RowPlan, message: Tensor, out: Tensor, weight: float, accumulate: bool) -> bool:
         """See `Kernel.decode`."""
         import numpy as np
 
-        _, decode, numbers = _drivers(plan)
-        return bool(decode(_array(message), _array(out), np.float32(weight), accumulate, *numbers))
+        _, decode = _compiled(plan.selection, _format_name(plan))
+        return bool(decode(_array(message), _array(out), np.float32(weight), accumulate, *_rest(plan)))
 
 
 def _array(tensor: Tensor | None) -> Any:
@@ -62,12 +63,13 @@ def _format_name(plan: RowPlan) -> str:
     return f"linear{plan.bits}" if plan.format == "linear" else plan.format
 
 
-@functools.cache
-def _drivers(plan: RowPlan) -> tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]:
+def _rest(plan: RowPlan) -> tuple[Any, ...]:
+    from trainingkit.kernels.compiled.formats import FORMATS
     from trainingkit.kernels.compiled.selections import SELECTIONS
 
-    encode, decode = _compiled(plan.selection, _format_name(plan))
-    return encode, decode, SELECTIONS.get(plan.selection).numbers(plan)
+    selection = SELECTIONS.get(plan.selection)
+    memory = FORMATS.get(_format_name(plan)).scratch(selection.capacity(plan), plan.block)
+    return memory, selection.scratch(plan), *selection.numbers(plan)
 
 
 @functools.cache
@@ -77,5 +79,5 @@ def _compiled(selection: str, number_format: str) -> tuple[Callable[..., Any], C
     from trainingkit.kernels.compiled.selections import SELECTIONS
 
     entry, chosen = SELECTIONS.get(selection), FORMATS.get(number_format)
-    names = {"FORMAT_SCRATCH": chosen.scratch, "FORMAT_ENCODE": chosen.encode, "FORMAT_DECODE": chosen.decode}
+    names = {"FORMAT_ENCODE": chosen.encode, "FORMAT_DECODE": chosen.decode}
     return driver(entry.encode, number_format, **names), driver(entry.decode, number_format, **names)

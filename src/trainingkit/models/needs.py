@@ -18,6 +18,6 @@ def need_language(info: DataInfo, kind: str) -> tuple[int, int]:
             field="model.kind",
             found=f"data {info.name!r} with task {info.task!r}",
             expected="data of task 'language'",
-            next_step="Choose data.kind = 'text', 'tokens' or 'stdlib', or a model for these data (kind 'hf' or 'python').",
+            next_step="Choose data.kind = 'text', 'tokens' or 'stdlib', or a model of kind 'hf' or 'python'.",
         )
     return info.vocab_size, info.seq_len

@@ -7,10 +7,13 @@ from trainingkit.recovery.findings import Found, find, newest_good
 from trainingkit.recovery.modelstate import restore_training, training_tensors
 from trainingkit.recovery.reading import load, load_new, read_shared
 from trainingkit.recovery.snapshots import Snapshots
+from trainingkit.recovery.treestate import attach_tensors, detach_tensors
 
 __all__ = [
     "Found",
     "Snapshots",
+    "attach_tensors",
+    "detach_tensors",
     "find",
     "load",
     "load_new",

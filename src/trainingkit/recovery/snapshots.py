@@ -93,6 +93,11 @@ class Snapshots:
         if error is not None:
             raise error
 
+    def check(self) -> None:
+        """Raise the error of a save that has ended meanwhile, once; do not wait for one that still runs."""
+        if self._thread is not None and not self._thread.is_alive():
+            self.wait()
+
     def close(self) -> None:
         """Finish what is running and free the copies. Raises the error of the last save."""
         try:

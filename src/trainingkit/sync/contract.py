@@ -15,21 +15,29 @@ class SyncStats:
 
     Args:
         wire_bytes: bytes this rank sent.
-        hidden: seconds of encode / wire / decode that ran behind other work, by phase name.
+        hidden: seconds of encode / wire / decode that ran behind backward, by phase name.
+        exposed: seconds of encode / decode after the rank's own last gradient was ready.
     """
 
     wire_bytes: int = 0
     hidden: dict[str, float] = field(default_factory=dict)
+    exposed: dict[str, float] = field(default_factory=dict)
 
 
 class Sync(Protocol):
     """A synchroniser over one model.
 
-    `module` is what forward is called on. Gradients in `.grad` after the last backward of a step are the agreed
+    `module` is what forward is called on; `weight` is this rank's share in the mean (its tokens), set before the last
+    backward of a step by who knows it. Gradients in `.grad` after the last backward of a step are the agreed
     mean over ranks: the same bits on every rank.
     """
 
-    module: nn.Module
+    weight: float
+
+    @property
+    def module(self) -> nn.Module:
+        """What forward is called on."""
+        ...
 
     def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[object]:
         """Context of one forward and backward; only the last of a step exchanges."""

@@ -49,10 +49,17 @@ class ControlLane:
         return self._values.tolist()
 
 
-class peers_watched:  # noqa: N801 - reads as a phrase: with peers_watched()
+class peers_watched:
     """Context that turns an error of a collective into PeerLost, and leaves all other errors alone."""
 
-    MARKS = ("gloo", "Connection closed by peer", "Connection reset by peer", "Broken pipe", "Timed out waiting", "NCCL")
+    MARKS = (
+        "gloo",
+        "Connection closed by peer",
+        "Connection reset by peer",
+        "Broken pipe",
+        "Timed out waiting",
+        "NCCL",
+    )
 
     def __enter__(self) -> None:
         return None

@@ -25,6 +25,7 @@ class SingleProcess:
 
     def __init__(self, model: nn.Module) -> None:
         self.module = model
+        self.weight = 1.0
 
     def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[object]:
         """Nothing to hold back."""
@@ -54,21 +55,16 @@ class SingleProcess:
 
 
 class PlainDDP:
-    """DistributedDataParallel as it comes, without a hook.
+    """DistributedDataParallel as it comes, without a hook."""
 
-    Args:
-        bucket_mb: gradient bucket size in MB.
-    """
-
-    def __init__(self, model: nn.Module, group: dist.ProcessGroup, *, bucket_mb: float) -> None:
+    def __init__(self, ddp: DistributedDataParallel) -> None:
         _quiet_ddp()
-        self._ddp = DistributedDataParallel(
-            model, process_group=group, bucket_cap_mb=bucket_mb, find_unused_parameters=True
-        )
-        self.module = self._ddp
-        ranks = dist.get_world_size(group)
-        self._dense_bytes = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
-        self._step_bytes = round(2 * (ranks - 1) / ranks * self._dense_bytes)
+        self.module: nn.Module = ddp
+        self._ddp = ddp
+        self.weight = 1.0
+        ranks = dist.get_world_size(group_of(ddp))
+        dense_bytes = sum(p.numel() * p.element_size() for p in ddp.parameters() if p.requires_grad)
+        self._step_bytes = round(2 * (ranks - 1) / ranks * dense_bytes)
 
     def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[object]:
         """All but the last micro-batch of a step accumulate locally (DDP's `no_sync`)."""
@@ -95,6 +91,19 @@ class PlainDDP:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Nothing to restore."""
+
+
+def group_of(ddp: DistributedDataParallel) -> dist.ProcessGroup:
+    """The process group that DDP reduces over."""
+    group = ddp.process_group
+    assert isinstance(group, dist.ProcessGroup)
+    return group
+
+
+def wrap(model: nn.Module, group: dist.ProcessGroup, *, bucket_mb: float) -> DistributedDataParallel:
+    """The model in DDP, with buckets that keep their first layout (see the top of this file)."""
+    _quiet_ddp()
+    return DistributedDataParallel(model, process_group=group, bucket_cap_mb=bucket_mb, find_unused_parameters=True)
 
 
 class _NoUnusedNoise(logging.Filter):

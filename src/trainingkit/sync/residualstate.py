@@ -10,19 +10,26 @@ pending in the mean: (1/N) sum over ranks of own, plus the answers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TypedDict
 
 import torch
 
 from trainingkit.sync.bucketplan import Carried, Run
 
-State = dict[str, Any]
+Pieces = list[tuple[int, torch.Tensor]]
+
+
+class State(TypedDict):
+    """Residuals by parameter name."""
+
+    own: dict[str, torch.Tensor]
+    answer: dict[str, Pieces]
 
 
 def export(carried: Iterable[Carried], rank: int) -> State:
     """Copies of all residuals by name."""
     own: dict[str, torch.Tensor] = {}
-    answer: dict[str, list[tuple[int, torch.Tensor]]] = {}
+    answer: dict[str, Pieces] = {}
     for part in carried:
         for run in part.runs:
             own[run.name] = part.residuals.own[run.in_part : run.in_part + run.elements].clone()
@@ -30,7 +37,7 @@ def export(carried: Iterable[Carried], rank: int) -> State:
             if piece is not None:
                 start, values = piece
                 answer[run.name] = [(start, values.clone())]
-    return {"own": own, "answer": answer}
+    return State(own=own, answer=answer)
 
 
 def fill(part: Carried, rank: int, state: State) -> None:
@@ -44,6 +51,11 @@ def fill(part: Carried, rank: int, state: State) -> None:
                 _overlay(*target, start, values)
 
 
+def merge(below: State, above: State) -> State:
+    """Both states' names; where both have one, `above` counts."""
+    return State(own={**below["own"], **above["own"]}, answer={**below["answer"], **above["answer"]})
+
+
 def redistribute(states: Sequence[State], world_size: int) -> list[State]:
     """States for another number of ranks: every new rank owes the mean of what the old ones owed.
 
@@ -54,14 +66,20 @@ def redistribute(states: Sequence[State], world_size: int) -> list[State]:
         One state per new rank. Answers cover everything in each; a new owner takes what falls into its shard.
     """
     names = sorted({name for state in states for name in state["own"]})
-    mean = {
-        name: (sum(s["own"][name].double() for s in states if name in s["own"]) / len(states)).float() for name in names
-    }
-    answers: dict[str, list[tuple[int, torch.Tensor]]] = {}
+    mean = {name: _mean([s["own"][name] for s in states if name in s["own"]], len(states)) for name in names}
+    answers: dict[str, Pieces] = {}
     for state in states:
         for name, pieces in state["answer"].items():
             answers.setdefault(name, []).extend(pieces)
-    return [{"own": {n: t.clone() for n, t in mean.items()}, "answer": dict(answers)} for _ in range(world_size)]
+    return [State(own={n: t.clone() for n, t in mean.items()}, answer=dict(answers)) for _ in range(world_size)]
+
+
+def _mean(residuals: Sequence[torch.Tensor], ranks: int) -> torch.Tensor:
+    """Their sum over `ranks`, taken in float64."""
+    total = torch.zeros(residuals[0].numel(), dtype=torch.float64)
+    for residual in residuals:
+        total += residual
+    return (total / ranks).float()
 
 
 def _answer_piece(part: Carried, run: Run, rank: int) -> tuple[int, torch.Tensor] | None:

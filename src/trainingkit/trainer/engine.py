@@ -1,10 +1,10 @@
 """One optimizer step as a transaction: begin, forward and backward per micro-batch, then commit or abort.
 
-    begin    buffers are remembered, the synchroniser prepares
-    forward / backward   of each micro-batch; the last one exchanges gradients
-    agree    the gradient's norm is the same bits on all ranks, so all ranks judge alike
-    commit   clip, update, advance the schedule
-    abort    (the norm is not finite) parameters, buffers, optimizer and schedule stay as they were
+begin               buffers are remembered, the synchroniser prepares
+forward, backward   of each micro-batch; the last one exchanges gradients
+agree               the gradient's norm is the same bits on all ranks, so all ranks judge alike
+commit              clip, update, advance the schedule
+abort               (the norm is not finite) parameters, buffers, optimizer and schedule stay as they were
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class StepEngine:
             offer: gives this rank's values for the control lane, asked as late as possible in the step.
 
         Raises:
-            StepError: forward returned no loss, or too many steps in a row were aborted.
+            StepError: forward returned no loss.
             PeerLost: another rank is gone; nothing of this step was applied.
         """
         if self.between_steps:
@@ -114,12 +114,31 @@ class StepEngine:
         last = len(self._losses) == self._accumulate - 1
         with self.sync.micro_batch(last=last):
             loss = self._forward(loss_fn, batch)
+            self._tokens += count_tokens(batch)
             if last:
+                self.sync.weight = float(self._tokens)
                 self._control.start(offer())
             self._backward(loss)
         self._losses.append(loss.detach())
-        self._tokens += count_tokens(batch)
         return self._finish() if last else None
+
+    def cancel(self) -> None:
+        """Give up a step that is half done: nothing of it stays but the random numbers it drew."""
+        self._put_buffers_back()
+        self.optimizer.zero_grad(set_to_none=True)
+        self._forget_step()
+
+    def check_aborts(self) -> None:
+        """Raise StepError when `max_aborts` steps in a row were aborted."""
+        if self._aborts < self._max_aborts:
+            return
+        raise StepError(
+            f"{self._aborts} steps in a row were aborted because the gradient was not finite.",
+            field="step.max_aborts",
+            found=f"{self._aborts} aborted steps",
+            expected="a finite gradient",
+            next_step="Lower optimizer.lr, lengthen the warm-up, or set precision.compute = 'fp32'.",
+        )
 
     def close(self) -> None:
         """Remove hooks."""
@@ -149,6 +168,8 @@ class StepEngine:
             norm = self._gradient_norm()
             committed = math.isfinite(norm)
             stats = self._commit() if committed else self._abort()
+        for phase, seconds in stats.exposed.items():
+            self._clock.move("stall", phase, seconds)
         with self._clock.phase("stall"):
             agreed = self._control.finish()
         result = StepResult(
@@ -161,15 +182,7 @@ class StepEngine:
             lr=lr,
             agreed=agreed,
         )
-        self._losses, self._tokens, self._buffers = [], 0, []
-        if self._aborts >= self._max_aborts:
-            raise StepError(
-                f"{self._aborts} steps in a row were aborted because the gradient was not finite.",
-                field="step.max_aborts",
-                found=f"loss {result.loss}, gradient norm {norm}",
-                expected="a finite gradient",
-                next_step="Lower optimizer.lr, lengthen the warm-up, or set precision.compute = 'fp32'.",
-            )
+        self._forget_step()
         return result
 
     def _gradient_norm(self) -> float:
@@ -187,14 +200,20 @@ class StepEngine:
         return self.sync.commit()
 
     def _abort(self) -> SyncStats:
-        for buffer, before in self._buffers:
-            buffer.copy_(before)
+        self._put_buffers_back()
         self._aborts += 1
         return self.sync.abort()
+
+    def _put_buffers_back(self) -> None:
+        with torch.no_grad():
+            for buffer, before in self._buffers:
+                buffer.copy_(before)
+
+    def _forget_step(self) -> None:
+        self._losses, self._tokens, self._buffers = [], 0, []
 
 
 def _timed(action: Callable[[], None]) -> tuple[float, float]:
     begin = time.perf_counter()
     action()
     return begin, time.perf_counter()
-

@@ -6,7 +6,7 @@ Each rank evaluates its share; sums travel once, in float64. The loss is weighte
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -16,19 +16,24 @@ from torch import nn
 from trainingkit.core.datainfo import DataInfo
 from trainingkit.precision.compute import forward_context
 from trainingkit.sync.control import peers_watched
-from trainingkit.trainer.loss import count_tokens, find_loss, model_loss, to_device
+from trainingkit.trainer.loss import call_model, count_tokens, find_loss, to_device
 
 
 def evaluate(
     model: nn.Module,
     batches: Iterable[Any],
     *,
+    loss_fn: Callable[[Any, Any], Any] = call_model,
     info: DataInfo | None,
     group: dist.ProcessGroup | None,
     compute: str,
     device: torch.device,
 ) -> tuple[dict[str, float], int]:
     """Metrics over all ranks' batches, and the number of samples.
+
+    Args:
+        batches: this rank's share; ranks may have different numbers of them.
+        loss_fn: as for a training step; what it returns may hold `logits`, too.
 
     Returns:
         `loss` in nats; `bits_per_byte` where the data tell bytes per token (loss / ln 2 / bytes per token);
@@ -39,7 +44,7 @@ def evaluate(
     sums = torch.zeros(5, dtype=torch.float64)
     with torch.no_grad(), forward_context(compute, device):
         for batch in batches:
-            sums += _batch_sums(model, to_device(batch, device))
+            sums += _batch_sums(loss_fn, model, to_device(batch, device))
     model.train(was_training)
     if group is not None:
         with peers_watched():
@@ -53,9 +58,9 @@ def evaluate(
     return metrics, round(samples)
 
 
-def _batch_sums(model: nn.Module, batch: Any) -> torch.Tensor:
+def _batch_sums(loss_fn: Callable[[Any, Any], Any], model: nn.Module, batch: Any) -> torch.Tensor:
     """[loss x weight, weight, samples, correct, judged] of one batch."""
-    output = model(**batch) if isinstance(batch, dict) else model_loss(model, batch)
+    output = loss_fn(model, batch)
     weight = count_tokens(batch)
     first = next((v for v in batch.values() if isinstance(v, torch.Tensor)), None) if isinstance(batch, dict) else None
     samples = first.shape[0] if first is not None else weight

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
 from torch import nn
 
 from trainingkit.core import outcome
+from trainingkit.core.logging import LOG
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.data.contract import Corpus
 from trainingkit.data.loader import Loader
 from trainingkit.trainer.judge import Judge
 from trainingkit.trainer.kit import Kit
-from trainingkit.trainer.loss import model_loss
+from trainingkit.trainer.loss import call_model
 from trainingkit.trainer.rate import RecipeRate
 from trainingkit.trainer.recipe import Recipe, load_recipe
 from trainingkit.trainer.rng import seed_all
@@ -67,6 +70,8 @@ class Trainer:
             kit, corpus = self._build(session)
         except BaseException as error:
             outcome.failed(session.rank, 0, error).write(session.run)
+            LOG.error("the loop could not be built", exc_info=error)
+            session.on_close()
             raise
         with kit:
             metrics = _train(kit, corpus, self.recipe)
@@ -85,7 +90,23 @@ class Trainer:
 
 
 def _train(kit: Kit, corpus: Corpus, recipe: Recipe) -> dict[str, float]:
-    loader = Loader(
+    judge = Judge(kit, corpus, recipe.eval, batch_size=recipe.batch.size)
+    kit.keep("judge", judge)
+    kit.model.train()
+    judge.start()
+    with contextlib.closing(_loader(kit, corpus, recipe)) as loader:
+        for batch in () if judge.lost_patience else kit.batches(loader):
+            kit.step(call_model, batch)
+            judge.look()
+            if judge.lost_patience:
+                kit.event("early_stop", f"No better loss in {recipe.eval.patience} evaluations: stopping here.")
+                break
+    judge.finish()
+    return judge.metrics
+
+
+def _loader(kit: Kit, corpus: Corpus, recipe: Recipe) -> Loader:
+    return Loader(
         corpus.train,
         batch_size=recipe.batch.size,
         seed=recipe.run.seed,
@@ -94,16 +115,3 @@ def _train(kit: Kit, corpus: Corpus, recipe: Recipe) -> dict[str, float]:
         threads=recipe.batch.threads,
         depth=recipe.batch.depth,
     )
-    judge = Judge(kit, corpus, recipe.eval, batch_size=recipe.batch.size)
-    kit.keep("judge", judge)
-    kit.model.train()
-    judge.start()
-    for batch in kit.batches(loader):
-        kit.step(model_loss, batch)
-        judge.look()
-        if judge.lost_patience:
-            kit.event("early_stop", f"No better loss in {recipe.eval.patience} evaluations: stopping here.")
-            break
-    judge.finish()
-    loader.close()
-    return judge.metrics

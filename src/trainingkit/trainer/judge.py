@@ -41,7 +41,8 @@ class Judge:
     def look(self) -> None:
         """Evaluate if this step is due."""
         step = self._kit.step_number
-        if self._section.every and step % self._section.every == 0 and self._seen_step != step and not self._kit.stopped:
+        due = self._section.every > 0 and step % self._section.every == 0
+        if due and self._seen_step != step and not self._kit.stopped:
             self._evaluate()
 
     def finish(self) -> None:
@@ -61,7 +62,7 @@ class Judge:
     def _evaluate(self) -> None:
         kit = self._kit
         batches = eval_batches(
-            self._corpus.validation, self._batch_size, kit.rank, kit.world_size, self._section.samples
+            self._corpus.validation, self._batch_size, kit.rank, kit.world_size, self._section.samples or None
         )
         self.metrics = kit.evaluate(batches)
         self._seen_step = kit.step_number

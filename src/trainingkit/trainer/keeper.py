@@ -10,8 +10,17 @@ import torch.distributed as dist
 from torch import nn
 
 from trainingkit.core.errors import CheckpointError
-from trainingkit.recovery import Snapshots, load_new, newest_good, restore_training, training_tensors
+from trainingkit.recovery import (
+    Snapshots,
+    attach_tensors,
+    detach_tensors,
+    load_new,
+    newest_good,
+    restore_training,
+    training_tensors,
+)
 from trainingkit.sync.contract import Sync
+from trainingkit.sync.control import peers_watched
 from trainingkit.trainer.engine import Rate
 from trainingkit.trainer.rng import random_state, set_random_state
 from trainingkit.trainer.sections import SnapshotSection
@@ -62,17 +71,23 @@ class Keeper:
         Raises:
             CheckpointError: this save, or the one before, failed.
         """
-        self._align_buffers()
+        self.align_buffers()
         tensors, rest = training_tensors(self._model, self._optimizer)
+        sync_tensors, sync = detach_tensors(self._sync.state_dict(), f"rank-{self._session.rank}/sync")
+        tensors |= sync_tensors
         state = {
             "training": rest,
             "rate": self._rate.state_dict() if self._rate else None,
-            "sync": self._sync.state_dict(),
+            "sync": sync,
             "random": random_state(),
             **extra,
         }
         self._snapshots.save(step, tensors, state, wait=wait)
         self.saved_step = step
+
+    def check(self) -> None:
+        """Raise the CheckpointError of a save that has failed meanwhile; does not wait."""
+        self._snapshots.check()
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
         """Continue from the newest whole snapshot: its step and this rank's state; None when there is none at all.
@@ -108,16 +123,17 @@ class Keeper:
         restore_training(self._model, self._optimizer, tensors, state["training"])
         if self._rate is not None and state["rate"] is not None:
             self._rate.load_state_dict(state["rate"])
-        self._sync.load_state_dict(state["sync"])
+        self._sync.load_state_dict(attach_tensors(state["sync"], tensors))
         set_random_state(state["random"])
         self.saved_step = good.step
         return good.step, state
 
-    def _align_buffers(self) -> None:
-        """Rank 0's buffers on all ranks, as DDP does before each forward; a snapshot keeps one copy of each."""
+    def align_buffers(self) -> None:
+        """Rank 0's buffers on all ranks, as DDP does before a step; a snapshot keeps one copy of each."""
         if self._session.group is not None:
-            for buffer in self._model.buffers():
-                dist.broadcast(buffer, src=0, group=self._session.group)
+            with peers_watched():
+                for buffer in self._model.buffers():
+                    dist.broadcast(buffer, src=0, group=self._session.group)
 
     def close(self) -> None:
         """Wait until the last snapshot is durable. Raises CheckpointError."""

@@ -10,6 +10,7 @@ and progress happen inside it, at the border between two steps.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
@@ -22,17 +23,17 @@ from trainingkit.core import exitcodes
 from trainingkit.core.datainfo import DataInfo
 from trainingkit.core.errors import StepError
 from trainingkit.core.files import write_atomic
+from trainingkit.core.logging import LOG
 from trainingkit.core.outcome import Outcome, failed
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.core.stateful import Stateful
-from trainingkit.sync.contract import Sync
-from trainingkit.sync.control import ControlLane
-from trainingkit.sync.plain import PlainDDP, SingleProcess
-from trainingkit.trainer.engine import LossFn, Rate, StepEngine, StepResult
+from trainingkit.sync.control import ControlLane, peers_watched
+from trainingkit.trainer.building import describe_model, make_engine, make_sync
+from trainingkit.trainer.engine import LossFn, Rate, StepResult
 from trainingkit.trainer.evaluate import evaluate
 from trainingkit.trainer.feed import Feed
 from trainingkit.trainer.keeper import Keeper
-from trainingkit.trainer.loss import to_device
+from trainingkit.trainer.loss import call_model, to_device
 from trainingkit.trainer.phases import PhaseClock
 from trainingkit.trainer.recipe import KitConfig, resolved_text
 from trainingkit.trainer.recorder import Recorder
@@ -75,26 +76,14 @@ class Kit:
         self._on_close = on_close
         self._module = model
         self._stop = StopRequest()
-        self._stop.install()
         self._clock = PhaseClock()
         self._feed: Feed | None = None
+        self._data_lane = ControlLane(session.control_group, width=1)
         self._closed = False
         self._notes: list[str] = []
         self._kept: dict[str, Stateful] = {}
         sync = make_sync(model, session, config)
-        self._engine = StepEngine(
-            sync=sync,
-            model=model,
-            optimizer=optimizer,
-            rate=rate,
-            control=ControlLane(session.control_group, width=1),
-            clock=self._clock,
-            compute=session.compute,
-            device=session.device,
-            accumulate=config.step.accumulate,
-            clip_norm=config.step.clip_norm,
-            max_aborts=config.step.max_aborts,
-        )
+        self._engine = make_engine(model, optimizer, session, config, sync=sync, rate=rate, clock=self._clock)
         self._keeper = Keeper(
             session,
             config.snapshot,
@@ -113,6 +102,8 @@ class Kit:
             self._recorder.event(self.step_number, "damaged", note)
         if self._restored:
             self._recorder.event(self.step_number, "resume", f"Continuing after step {self.step_number}.")
+        self._feed_state: dict[str, Any] | None = (self._restored or {}).get("feed")
+        self._stop.install()
 
     @property
     def model(self) -> nn.Module:
@@ -154,24 +145,24 @@ class Kit:
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The loader's batches on the device, from where the run stood, until `finished`.
 
-        With `run.steps` the loader is walked as often as needed; without, once.
+        With `run.steps` the loader is walked as often as needed. Without, it is walked once, and the loop ends on all
+        ranks where the shortest loader ends; to agree on that costs one small exchange a micro-batch.
         """
         self._feed = Feed(loader, passes=None if self._total is not None else 1)
-        if self._restored and self._restored.get("feed"):
-            self._feed.load_state_dict(self._restored["feed"])
+        if self._feed_state is not None:
+            self._feed.load_state_dict(self._feed_state)
+            self._feed_state = None
         batches = iter(self._feed)
         self._clock.restart()
         while not self.finished:
             with self._clock.phase("input"):
                 batch = next(batches, _END)
-                if batch is _END:
-                    break
+            if not self._all_have(batch):
+                break
+            with self._clock.phase("input"):
                 batch = to_device(batch, self.session.device)
             yield batch
-        if not self._engine.between_steps:
-            self._recorder.event(
-                self.step_number, "leftover", "The data ended in mid-step; the last micro-batches were not used."
-            )
+        self._drop_half_step("The data ended")
 
     def step(self, loss_fn: LossFn, batch: Any) -> float:
         """Forward and backward of one micro-batch; the last of a step also commits or aborts it.
@@ -195,13 +186,19 @@ class Kit:
         self._after_step(result)
         return result.loss
 
-    def evaluate(self, batches: Iterable[Any]) -> dict[str, float]:
-        """Metrics over this rank's share of validation batches, summed over ranks. All ranks call it."""
+    def evaluate(self, batches: Iterable[Any], loss_fn: LossFn = call_model) -> dict[str, float]:
+        """Metrics over this rank's share of validation batches, summed over ranks. All ranks call it.
+
+        Args:
+            loss_fn: as for `step`; by default the model is called on the batch and returns the loss.
+        """
         begin = time.perf_counter()
         with self._clock.excluded():
+            self._keeper.align_buffers()
             metrics, samples = evaluate(
                 self._module,
                 batches,
+                loss_fn=loss_fn,
                 info=self._data,
                 group=self.session.group,
                 compute=self.session.compute,
@@ -218,7 +215,8 @@ class Kit:
         """End the loop well: save what is not saved, leave the outcome, release everything. Safe to call twice."""
         if self._closed:
             return
-        if self.step_number > self._keeper.saved_step and self._engine.between_steps:
+        self._drop_half_step("The loop ended")
+        if self.step_number > self._keeper.saved_step:
             self._save(wait=True)
         self._keeper.close()
         if self.stopped:
@@ -234,11 +232,15 @@ class Kit:
         """End the loop badly: leave the outcome; no collective, no save."""
         if self._closed:
             return
-        self._recorder.event(self.step_number, "error", str(error) or type(error).__name__, show=False)
-        failed(self.rank, self.step_number, error).write(self.session.run)
         self._closed = True
-        self._recorder.close()
         self._stop.restore()
+        self._engine.close()
+        failed(self.rank, self.step_number, error).write(self.session.run)
+        LOG.error("the loop failed after step %d", self.step_number, exc_info=error)
+        self.session.on_close()
+        with contextlib.suppress(StepError, OSError):
+            self._recorder.event(self.step_number, "error", str(error) or type(error).__name__, show=False)
+            self._recorder.close()
 
     def __enter__(self) -> Kit:
         return self
@@ -246,13 +248,18 @@ class Kit:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            self.close()
-        else:
+        if error is not None and not _is_plain_exit(error):
             self.fail(error)
+            return
+        try:
+            self.close()
+        except BaseException as late:
+            self.fail(late)
+            raise
 
     def _restore(self, config: KitConfig) -> dict[str, Any] | None:
-        restored = self._keeper.restore()
+        with peers_watched():
+            restored = self._keeper.restore()
         if restored is None:
             if self.rank == 0 and not self.session.run.recipe.exists():
                 write_atomic(self.session.run.recipe, resolved_text(config))
@@ -266,14 +273,34 @@ class Kit:
             self.stopped = self._stop.requested or "a signal to another rank"
         step_s, phases = self._clock.lap()
         self._recorder.step(self.step_number, result, step_s, phases)
+        self._engine.check_aborts()
+        self._keeper.check()
         if self.stopped or self._keeper.due(self.step_number):
             self._save(wait=self.stopped is not None)
 
     def _save(self, *, wait: bool) -> None:
-        feed = self._feed.state_dict() if self._feed else (self._restored or {}).get("feed")
+        feed = self._feed.state_dict() if self._feed else self._feed_state
         kept = {name: thing.state_dict() for name, thing in self._kept.items()}
         self._keeper.save(self.step_number, {"feed": feed, "kept": kept}, wait=wait)
         self._recorder.event(self.step_number, "snapshot", f"Snapshot of step {self.step_number}.", show=False)
+
+    def _all_have(self, batch: Any) -> bool:
+        """True when every rank has a batch for the next micro-step."""
+        here = batch is not _END
+        if self._total is not None:
+            return here
+        with self._clock.phase("stall"):
+            self._data_lane.start([0.0 if here else 1.0])
+            without = self._data_lane.finish()[0]
+        if here and without:
+            self._recorder.event(self.step_number, "leftover", "Another rank's data ended; a batch here was not used.")
+        return without == 0
+
+    def _drop_half_step(self, why: str) -> None:
+        if not self._engine.between_steps:
+            self._engine.cancel()
+            text = f"{why} in mid-step; the last micro-batches were not used."
+            self._recorder.event(self.step_number, "leftover", text)
 
     def _release(self) -> None:
         self._closed = True
@@ -283,18 +310,6 @@ class Kit:
         self.session.close()
 
 
-def make_sync(model: nn.Module, session: Session, config: KitConfig) -> Sync:
-    """The synchroniser for this number of ranks."""
-    if session.group is None or session.world_size == 1:
-        return SingleProcess(model)
-    return PlainDDP(model, session.group, bucket_mb=config.sync.bucket_mb)
-
-
-def describe_model(model: nn.Module) -> dict[str, Any]:
-    """Facts about a model for the page."""
-    parameters = list(model.parameters())
-    return {
-        "name": type(model).__name__,
-        "parameters": sum(p.numel() for p in parameters),
-        "trainable": sum(p.numel() for p in parameters if p.requires_grad),
-    }
+def _is_plain_exit(error: BaseException) -> bool:
+    """`sys.exit()` inside the loop, with a code that is no failure."""
+    return isinstance(error, SystemExit) and error.code in (None, exitcodes.DONE, exitcodes.PREEMPTED)

@@ -18,7 +18,7 @@ from trainingkit.precision.compute import choose_compute
 from trainingkit.recovery import Found, find, load, newest_good
 from trainingkit.recovery.names import model_tensors
 from trainingkit.trainer.evaluate import evaluate
-from trainingkit.trainer.recipe import Recipe, load_recipe
+from trainingkit.trainer.recipe import Recipe, load_run_recipe
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def load_trained(path: Path, *, step: int | None = None) -> Trained:
     """
     run = RunFolder.existing(path)
     found = _pick(run, step)
-    recipe = load_recipe(str(run.recipe))
+    recipe = load_run_recipe(run)
     corpus: Corpus = recipe.data_section().open()
     model = recipe.model_section().build(corpus.info)
     load(found.path, {f"model/{name}": tensor for name, tensor in model_tensors(model).items()}, only="model/")

@@ -12,9 +12,9 @@ IGNORED = -100
 """Label that the loss leaves out (transformers' convention)."""
 
 
-def model_loss(module: Any, batch: Any) -> torch.Tensor:
-    """Call the model on the batch (a dict becomes keyword arguments) and find the mean loss in what it returns."""
-    return find_loss(module(**batch) if isinstance(batch, dict) else module(batch))
+def call_model(module: Any, batch: Any) -> Any:
+    """The loss function of models that compute their own loss: a dict batch becomes keyword arguments."""
+    return module(**batch) if isinstance(batch, dict) else module(batch)
 
 
 def find_loss(output: Any) -> torch.Tensor:
@@ -23,21 +23,26 @@ def find_loss(output: Any) -> torch.Tensor:
     Raises:
         StepError: none of these is a 0-dim tensor.
     """
-    candidates = (output, getattr(output, "loss", None))
+    candidates: list[Any] = [output, getattr(output, "loss", None)]
     if isinstance(output, dict):
-        candidates += (output.get("loss"),)
+        candidates.append(output.get("loss"))
     elif isinstance(output, (tuple, list)) and output:
-        candidates += (output[0],)
+        candidates.append(output[0])
     for candidate in candidates:
         if isinstance(candidate, torch.Tensor) and candidate.dim() == 0:
             return candidate
     raise StepError(
         "The model or the loss function did not return a loss.",
         field="loss",
-        found=f"{type(output).__name__}" + (f" of shape {list(output.shape)}" if hasattr(output, "shape") else ""),
+        found=_shown(output),
         expected="a 0-dim tensor, or an output with `.loss`",
         next_step="Return the mean loss over the batch; give the model its labels.",
     )
+
+
+def _shown(output: Any) -> str:
+    shape = getattr(output, "shape", None)
+    return type(output).__name__ + (f" of shape {list(shape)}" if shape is not None else "")
 
 
 def count_tokens(batch: Any) -> int:
@@ -53,11 +58,12 @@ def count_tokens(batch: Any) -> int:
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
-    """The batch with its tensors on `device`; dicts, lists and tuples are walked."""
+    """The batch with its tensors on `device`; dicts, lists, tuples and named tuples are walked."""
     if isinstance(batch, torch.Tensor):
         return batch.to(device, non_blocking=True)
     if isinstance(batch, dict):
         return {key: to_device(value, device) for key, value in batch.items()}
     if isinstance(batch, (tuple, list)):
-        return type(batch)(to_device(value, device) for value in batch)
+        moved = [to_device(value, device) for value in batch]
+        return type(batch)(*moved) if hasattr(batch, "_fields") else type(batch)(moved)
     return batch

@@ -45,6 +45,12 @@ class PhaseClock:
         assert name in PHASES, name
         self._seconds[name] = self._seconds.get(name, 0.0) + seconds
 
+    def move(self, source: str, target: str, seconds: float) -> None:
+        """Say that some of `source`'s seconds were really `target`; at most what `source` has."""
+        moved = min(seconds, self._seconds.get(source, 0.0))
+        self.add(source, -moved)
+        self.add(target, moved)
+
     def restart(self) -> None:
         """A step starts now; what was timed before is dropped."""
         self._seconds = {}

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 from pydantic import Field, field_validator
 
 from trainingkit.core import toml
-from trainingkit.core.errors import ConfigError
+from trainingkit.core.errors import ConfigError, RunFolderError
 from trainingkit.core.nearest import nearest
+from trainingkit.core.runfolder import RunFolder
 from trainingkit.core.section import Section, check, choose
 from trainingkit.data import SOURCES
 from trainingkit.models import MODELS, ModelSection
@@ -88,7 +89,7 @@ def find_recipe(name: str) -> Path:
         ConfigError: neither exists.
     """
     path = Path(name)
-    if path.suffix == ".toml" or path.exists():
+    if path.suffix == ".toml" or path.is_file():
         return path
     known = bundled_recipes()
     if name in known:
@@ -118,6 +119,24 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
             "A recipe must say how long to train.", field="run.steps", found="nothing", expected="a number of steps"
         )
     return recipe
+
+
+def load_run_recipe(run: RunFolder) -> Recipe:
+    """The resolved recipe in a run folder.
+
+    Raises:
+        RunFolderError: the run is that of somebody's own loop (`attach`), which only their script can continue.
+        ConfigError: the file was changed and cannot be used.
+    """
+    if "model" not in toml.load(run.recipe):
+        raise RunFolderError(
+            "This run was made by a script of your own, which knows its model and data.",
+            field="RUN",
+            found=str(run.root),
+            expected="a run that `trainingkit train` made",
+            next_step="To continue it, start that script again with the same run.folder.",
+        )
+    return load_recipe(str(run.recipe))
 
 
 def load_kit_config(source: str | Path | Mapping[str, Any] | KitConfig | None) -> KitConfig:

@@ -8,15 +8,16 @@ from typing import Any
 
 from trainingkit.cluster.machine import describe_machine, describe_versions
 from trainingkit.core.datainfo import DataInfo
+from trainingkit.core.errors import StepError
 from trainingkit.core.logging import LOG
-from trainingkit.core.records import EvalRecord, EventRecord, RecordWriter, StartRecord, StepRecord
+from trainingkit.core.records import EvalRecord, EventRecord, Record, RecordWriter, StartRecord, StepRecord
 from trainingkit.trainer.engine import StepResult
 from trainingkit.trainer.progress import Glance, Progress, make_progress
 from trainingkit.trainer.session import Session
 
 
 class Recorder:
-    """Writes the records of one attempt.
+    """Writes the records of one attempt. A record that cannot be written is a StepError: nothing is lost silently.
 
     Args:
         start_step: steps that were done before this attempt.
@@ -28,15 +29,13 @@ class Recorder:
         self._start_step = start_step
         self._total = total
         self._writer = RecordWriter(session.run.metrics(session.rank))
-        self._progress: Progress = make_progress(
-            rank=session.rank, total=total, every=log_every, start_step=start_step
-        )
+        self._progress: Progress = make_progress(rank=session.rank, total=total, every=log_every, start_step=start_step)
 
     def start(self, *, model: dict[str, Any], data: DataInfo | None, sync: dict[str, Any]) -> None:
         """What is run, and on what."""
         session = self._session
         machine = describe_machine()
-        self._writer.write(
+        self._write(
             StartRecord(
                 attempt=session.attempt,
                 time_s=time.time(),
@@ -57,7 +56,7 @@ class Recorder:
 
     def step(self, step: int, result: StepResult, step_s: float, phases: dict[str, float]) -> None:
         """One optimizer step."""
-        self._writer.write(
+        self._write(
             StepRecord(
                 attempt=self._session.attempt,
                 step=step,
@@ -85,12 +84,12 @@ class Recorder:
         if self._session.rank != 0:
             return
         record = EvalRecord(self._session.attempt, step, time.time(), metrics, samples, seconds)
-        self._writer.write(record)
+        self._write(record)
         self._progress.evaluation(record)
 
     def event(self, step: int, event: str, text: str, *, show: bool = True) -> None:
         """Something worth a mark in the page, a log line, and (with `show`) a line on the screen."""
-        self._writer.write(EventRecord(self._session.attempt, step, time.time(), event, text))
+        self._write(EventRecord(self._session.attempt, step, time.time(), event, text))
         LOG.info("%s", text)
         if show:
             self._progress.message(text)
@@ -100,3 +99,14 @@ class Recorder:
         self._progress.close()
         self._writer.close()
 
+    def _write(self, record: Record) -> None:
+        try:
+            self._writer.write(record)
+        except OSError as error:
+            raise StepError(
+                f"The records of this run cannot be written: {error.strerror or error}.",
+                field="run.folder",
+                found=str(self._session.run.metrics(self._session.rank)),
+                expected="room and permission for some hundred bytes a step",
+                next_step=f"Mend it, then continue with `trainingkit resume {self._session.run.root}`.",
+            ) from error

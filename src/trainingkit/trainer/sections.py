@@ -13,7 +13,7 @@ class RunSection(Section):
     """Where and how long."""
 
     folder: Path | None = Field(default=None, strict=False, description="run folder; default: a new one below runs/")
-    steps: int | None = Field(default=None, ge=1, description="optimizer steps; default (own loops): one pass of the data")
+    steps: int | None = Field(default=None, ge=1, description="optimizer steps; default (own loops): one data pass")
     seed: int = Field(default=0, ge=0, lt=2**63, description="seed of everything random")
     threads: int = Field(default=0, ge=0, description="CPU threads per worker; 0: the host's cores shared out")
     device: str = Field(default="auto", description="'auto', 'cpu' or 'cuda'")
@@ -25,7 +25,7 @@ class StepSection(Section):
     """What one optimizer step is."""
 
     accumulate: int = Field(default=1, ge=1, description="micro-batches per step")
-    clip_norm: float | None = Field(default=1.0, gt=0, description="clip the gradient's norm to this")
+    clip_norm: float = Field(default=1.0, ge=0, description="clip the gradient's norm to this; 0: never")
     max_aborts: int = Field(default=20, ge=1, description="give up after so many aborted steps in a row")
 
 
@@ -41,7 +41,7 @@ class EvalSection(Section):
     """When and on what to evaluate."""
 
     every: int = Field(default=40, ge=0, description="steps between evaluations; 0: only at the end")
-    samples: int | None = Field(default=256, ge=1, description="validation samples, evenly spread")
+    samples: int = Field(default=256, ge=0, description="validation samples, evenly spread; 0: all")
     patience: int = Field(default=0, ge=0, description="stop after so many evaluations without a better loss; 0: never")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,7 @@ class Session:
         control_group, snapshot_group: Gloo groups of their own, so that each keeps its own order.
         compute: "bf16" or "fp32".
         attempt: 1 for a fresh run, one more each time it is resumed.
+        on_close: what else ends with the session.
     """
 
     place: Place
@@ -42,6 +44,7 @@ class Session:
     threads: int
     run: RunFolder
     attempt: int
+    on_close: Callable[[], None] = lambda: None
 
     @property
     def rank(self) -> int:
@@ -54,8 +57,9 @@ class Session:
         return self.place.world_size
 
     def close(self) -> None:
-        """Leave the process groups."""
+        """Leave the process groups and the log file."""
         leave()
+        self.on_close()
 
 
 def open_session(config: KitConfig, *, run: RunFolder | None = None, capture: bool = False) -> Session:
@@ -76,7 +80,7 @@ def open_session(config: KitConfig, *, run: RunFolder | None = None, capture: bo
     group = meeting.group if meeting else None
     folder = run or RunFolder(Path(_shared(meeting, "run", str(_run_path(config)))))
     folder.create()
-    to_file(folder.log(place.rank))
+    stop_logging = to_file(folder.log(place.rank))
     if capture:
         capture_output(folder.log(place.rank), keep_stdout=place.rank == 0)
     threads = threads_per_worker(place.local_world_size, wanted=config.run.threads)
@@ -84,7 +88,8 @@ def open_session(config: KitConfig, *, run: RunFolder | None = None, capture: bo
     compute, why = choose_compute(config.precision, device, cpu_has_bf16=has_fast_bf16())
     attempt = int(_shared(meeting, "attempt", str(_next_attempt(folder))))
     if place.rank == 0:
-        cores = f"{place.local_world_size} workers share this host's cores" if not config.run.threads else "set in the recipe"
+        shared = f"{place.local_world_size} workers share this host's cores"
+        cores = "set in the recipe" if config.run.threads else shared
         decisions.record(folder.decisions, step=0, choice="threads per worker", value=threads, reason=cores)
         decisions.record(folder.decisions, step=0, choice="compute type", value=compute, reason=why)
     return Session(
@@ -97,6 +102,7 @@ def open_session(config: KitConfig, *, run: RunFolder | None = None, capture: bo
         threads=threads,
         run=folder,
         attempt=attempt,
+        on_close=stop_logging,
     )
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
+import traceback
 from pathlib import Path
 
 from trainingkit.cluster.launch import die_with_parent
 from trainingkit.cluster.place import find_place
 from trainingkit.core import outcome
-from trainingkit.core.logging import LOG
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.trainer.fit import Trainer
-from trainingkit.trainer.recipe import load_recipe
+from trainingkit.trainer.recipe import load_run_recipe
 
 
 def main(run_path: str) -> None:
@@ -27,9 +27,9 @@ def main(run_path: str) -> None:
     run = RunFolder(Path(run_path))
     rank = find_place().rank
     try:
-        Trainer(load_recipe(str(run.recipe)), run=run).fit(capture=True)
+        Trainer(load_run_recipe(run), run=run).fit(capture=True)
     except BaseException as error:
-        LOG.exception("rank %d failed", rank)
+        traceback.print_exc()
         if not run.outcome(rank).exists():
             outcome.failed(rank, 0, error).write(run)
     finally:

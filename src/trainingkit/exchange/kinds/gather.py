@@ -37,7 +37,9 @@ class GatherRound:
         """Nobody re-encodes: the message is whole."""
         return 1
 
-    def __init__(self, parts: Sequence[Part], lanes: Sequence[Lane], weight: Callable[[], float], clock: StageClock) -> None:
+    def __init__(
+        self, parts: Sequence[Part], lanes: Sequence[Lane], weight: Callable[[], float], clock: StageClock
+    ) -> None:
         size = messages.total_bytes(parts)
         self.parts = parts
         self.finite = True

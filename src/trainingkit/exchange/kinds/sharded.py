@@ -39,7 +39,9 @@ class ShardedRound:
         """Every rank owns a shard."""
         return world_size
 
-    def __init__(self, parts: Sequence[Part], lanes: Sequence[Lane], weight: Callable[[], float], clock: StageClock) -> None:
+    def __init__(
+        self, parts: Sequence[Part], lanes: Sequence[Lane], weight: Callable[[], float], clock: StageClock
+    ) -> None:
         ranks = lanes[0].world_size
         size = messages.total_bytes(parts)
         self.parts = parts

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from trainingkit.kernels.compiled.intrinsics import largest_of_64
 from trainingkit.kernels.compiled.options import piece
 
 ABSOLUTE = np.int32(0x7FFFFFFF)
 INFINITE = np.int32(0x7F800000)
+RUN = 64
+"""Loops of this fixed length become a few vector instructions."""
 
 
 @piece
-def largest(bits):
+def largest(bits, start, stop):
     """The largest magnitude of a run of float bits (int32), as an integer; 0 for an empty run."""
     top = np.int32(0)
-    for i in range(bits.size):
-        magnitude = bits[i] & ABSOLUTE
-        top = magnitude if magnitude > top else top
+    whole = start + (stop - start) // RUN * RUN
+    for first in range(start, whole, RUN):
+        top = max(top, largest_of_64(bits, first))
+    for i in range(whole, stop):
+        top = max(top, bits[i] & ABSOLUTE)
     return top
 
 
@@ -31,15 +36,26 @@ def count_reaching(bits, threshold):
 
 @piece
 def add(x, residual, y):
-    """y = x + residual, or x where there is no residual (size 0). Returns the largest magnitude."""
-    top = np.int32(0)
+    """y = x + residual, or x where there is no residual (size 0)."""
     if residual.size == 0:
         for i in range(y.size):
             y[i] = x[i]
-        return largest(y.view(np.int32))
+    else:
+        for i in range(y.size):
+            y[i] = x[i] + residual[i]
+
+
+@piece
+def add_and_count(x, residual, y, threshold):
+    """As `add`. Returns the largest magnitude, and how many reach `threshold`, at no extra pass."""
+    if residual.size == 0:
+        add(x, residual, y)
+        return largest(y.view(np.int32), 0, y.size), count_reaching(y.view(np.int32), threshold)
+    top, count = np.int32(0), np.uint32(0)
     for i in range(y.size):
         total = x[i] + residual[i]
         y[i] = total
         magnitude = np.float32(total).view(np.int32) & ABSOLUTE
         top = magnitude if magnitude > top else top
-    return top
+        count = np.uint32(count + np.uint32(magnitude >= threshold))
+    return top, np.int64(count)

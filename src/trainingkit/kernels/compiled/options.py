@@ -15,8 +15,10 @@ from typing import Any
 
 from numba import njit
 
-PLAIN: dict[str, Any] = {"nogil": True, "fastmath": False, "boundscheck": False, "error_model": "numpy"}
-"""Options of all functions: no GIL, no thread layer (callers slice the work), IEEE arithmetic as written."""
+PLAIN: dict[str, Any] = {"nogil": True, "fastmath": False, "boundscheck": False, "error_model": "numpy", "_nrt": False}
+"""Options of all functions: no GIL, no thread layer (callers slice the work), IEEE arithmetic as written, and no
+allocation, since counting references to slices would cost more than the arithmetic: scratch memory is handed in.
+"""
 
 piece: Callable[..., Any] = njit(**PLAIN)
 """Decorator of the functions that drivers call; they are compiled into the driver."""

@@ -10,33 +10,36 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainingkit.kernels.compiled.intrinsics import set_bits, trailing_zeros
+from trainingkit.kernels.compiled.intrinsics import reaching_mask, set_bits, trailing_zeros
 from trainingkit.kernels.compiled.magnitude import ABSOLUTE, count_reaching
 from trainingkit.kernels.compiled.options import piece
 
 ABOVE_ALL = 0x7F800001
 """One above infinity: nothing in a chunk whose NaNs were made infinities reaches it."""
 LANES = 64
-SPREAD = np.uint64(0x0102040810204080)
-TO_TOP = np.uint64(56)
+AT_ONCE = 6
 ONE = np.uint64(1)
 
 
 @piece
-def narrow(bits, keep, slack, low, count_low, high, guess, step):
+def narrow(bits, keep, slack, low, count_low, high, guess, count, step):
     """Narrow the bracket until `keep <= count(low) <= keep + slack`, or until `high == low + 1`.
+
+    Args:
+        guess, count: the first threshold to try, and how many reach it.
+        step: the first stride in search of the other side of the bracket.
 
     Returns:
         low, count(low), high.
     """
     count_high, tries = -1, 0
-    while high - low > 1 and count_low > keep + slack:
-        guess = min(max(guess, low + 1), high - 1)
-        count = count_reaching(bits, np.int32(guess))
+    while True:
         if count >= keep:
             low, count_low = guess, count
         else:
             high, count_high = guess, count
+        if high - low <= 1 or count_low <= keep + slack:
+            return low, count_low, high
         tries += 1
         if count_high < 0:
             guess, step = low + step, 2 * step
@@ -46,39 +49,40 @@ def narrow(bits, keep, slack, low, count_low, high, guess, step):
             guess = low + (high - low) * (count_low - keep) // (count_low - count_high)
         else:
             guess = low + (high - low) // 2
-    return low, count_low, high
+        guess = min(max(guess, low + 1), high - 1)
+        count = count_reaching(bits, np.int32(guess))
 
 
 @piece
-def candidates(bits, threshold, flags, masks, indices):
+def candidates(bits, threshold, indices):
     """Ascending indices of the magnitudes that reach `threshold`; returns their number.
 
-    Flags become 64-bit masks, eight flags at a time (one multiplication lines up eight bytes' lowest bits); four
-    indices are written per mask without asking, so that the usual mask costs no branch that is hard to foresee.
+    Six indices are written per mask of 64 without asking, so that the usual mask costs no branch hard to foresee.
     """
-    n_masks = (bits.size + LANES - 1) // LANES
-    for i in range(bits.size):
-        flags[i] = np.uint8((bits[i] & ABSOLUTE) >= threshold)
-    for i in range(bits.size, n_masks * LANES):
-        flags[i] = 0
-    eights = flags.view(np.uint64)
-    for i in range(n_masks * 8):
-        masks[i] = np.uint8((eights[i] * SPREAD) >> TO_TOP)
-    words = masks.view(np.uint64)
     found = 0
-    for w in range(n_masks):
-        mask, count = words[w], np.int64(set_bits(words[w]))
-        place = indices[found : found + LANES]
-        done, base = 0, np.uint64(w * LANES)
+    for base in range(0, bits.size, LANES):
+        mask = _mask(bits, base, threshold)
+        place = indices[found : found + LANES + AT_ONCE]
+        done, count = 0, np.int64(set_bits(mask))
         while True:
-            for j in range(4):
-                place[done + j] = np.uint32(base + trailing_zeros(mask))
+            for j in range(AT_ONCE):
+                place[done + j] = np.uint32(np.uint64(base) + trailing_zeros(mask))
                 mask &= mask - ONE
-            done += 4
+            done += AT_ONCE
             if done >= count:
                 break
         found += count
     return found
+
+
+@piece
+def _mask(bits, base, threshold):
+    if base + LANES <= bits.size:
+        return reaching_mask(bits, base, threshold)
+    mask = np.uint64(0)
+    for i in range(base, bits.size):
+        mask |= np.uint64((bits[i] & ABSOLUTE) >= threshold) << np.uint64(i - base)
+    return mask
 
 
 @piece
@@ -93,17 +97,20 @@ def resolve(bits, keep, low, count_low, high, indices, keys):
         keys[j] = bits[np.uint64(indices[j])] & ABSOLUTE
     for j in range(count_low, padded):
         keys[j] = 0
-    low, exact, _ = narrow(keys[:padded], keep, 0, low, count_low, high, low + (1 << 15), 1 << 16)
-    spare = exact - keep
-    equals = 0
-    if spare > 0:
+    low, exact, _ = narrow(keys[:padded], keep, 0, low, count_low, high, low, count_low, 1 << 15)
+    kept = np.uint64(0)
+    if exact == keep:
         for j in range(count_low):
-            equals += np.int64(keys[j] == low)
-    room, kept = equals - spare, np.uint64(0)
+            indices[kept] = indices[j]
+            kept += np.uint64(keys[j] >= low)
+        return low
+    equals = 0
     for j in range(count_low):
-        equal = np.int64(keys[j] == low) if spare > 0 else 0
-        take = np.int64(keys[j] >= low) & ((1 - equal) | np.int64(room > 0))
-        room -= equal
+        equals += np.int64(keys[j] == low)
+    room = equals - (exact - keep)
+    for j in range(count_low):
+        equal = np.int64(keys[j] == low)
         indices[kept] = indices[j]
-        kept += np.uint64(take)
+        kept += np.uint64(np.int64(keys[j] > low) | (equal & np.int64(room > 0)))
+        room -= equal
     return low

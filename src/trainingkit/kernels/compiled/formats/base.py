@@ -11,10 +11,10 @@ from trainingkit.core.registry import Registry
 
 @dataclass(frozen=True)
 class Format:
-    """Three compiled functions.
+    """Two compiled functions and the memory they work in.
 
     Args:
-        scratch: `(capacity, block) -> memory` for the other two, for up to `capacity` values at a time.
+        scratch: plain `(capacity, block) -> memory`, a tuple of arrays, for up to `capacity` values at a time.
         encode: `(values, block, message, offset, memory) -> finite`; the values become their errors.
         decode: `(message, offset, out, block, memory)`; fills `out`.
     """

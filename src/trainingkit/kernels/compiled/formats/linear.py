@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from trainingkit.kernels.compiled.formats.base import FORMATS, Format
-from trainingkit.kernels.compiled.magnitude import INFINITE, largest
+from trainingkit.kernels.compiled.intrinsics import move_16
+from trainingkit.kernels.compiled.magnitude import INFINITE, RUN, largest
 from trainingkit.kernels.compiled.options import piece, specialise
 
-RUN = 64
 HUGE = np.int32(0x7F000000)
 SMALLEST_NORMAL = np.uint32(0x00800000)
 ROUND = np.float32(12582912.0)
@@ -20,7 +20,6 @@ LEVELS = np.float32(7)
 OFFSET = np.int32(8)
 
 
-@piece
 def scratch(capacity, block):
     """Codes, packed codes, scales and inverse scales of up to `capacity` values."""
     blocks = capacity // block + 1
@@ -34,7 +33,7 @@ def measure(values, block, scales, inverses):
     scale_bits = scales.view(np.uint32)
     care, finite = False, True
     for b in range((values.size + block - 1) // block):
-        top = largest(bits[b * block : min(values.size, (b + 1) * block)])
+        top = largest(bits, b * block, min(values.size, (b + 1) * block))
         scale_bits[b] = np.uint32(top)
         care |= top >= HUGE
         finite &= top < INFINITE
@@ -55,11 +54,11 @@ def quantise(values, block, scales, inverses, codes):
         scale, inverse = scales[b], inverses[b]
         whole = start + (stop - start) // RUN * RUN
         for first in range(start, whole, RUN):
-            value, code = values[first : first + RUN], codes[first : first + RUN]
             for j in range(RUN):
-                level = (value[j] * inverse + ROUND) - ROUND
-                code[j] = np.uint8(np.int32(level) + OFFSET)
-                value[j] = value[j] - level * scale
+                i = np.uint64(first) + np.uint64(j)
+                level = (values[i] * inverse + ROUND) - ROUND
+                codes[i] = np.uint8(np.int32(level) + OFFSET)
+                values[i] = values[i] - level * scale
         for i in range(whole, stop):
             level = (values[i] * inverse + ROUND) - ROUND
             codes[i] = np.uint8(np.int32(level) + OFFSET)
@@ -71,7 +70,7 @@ def quantise_with_care(values, block, scales, inverses, codes):
     bits = values.view(np.int32)
     for b in range((values.size + block - 1) // block):
         start, stop = b * block, min(values.size, (b + 1) * block)
-        if largest(bits[start:stop]) >= INFINITE:
+        if largest(bits, start, stop) >= INFINITE:
             codes[start:stop] = np.uint8(OFFSET)
             continue
         for i in range(start, stop):
@@ -82,44 +81,42 @@ def quantise_with_care(values, block, scales, inverses, codes):
 
 
 @piece
-def pack_4(codes, count, packed):
-    """Two codes a byte, the first in the low half. Returns the packed bytes."""
-    codes[count] = 0
-    n_bytes = (count + 1) // 2
-    pairs = codes[: 2 * n_bytes].view(np.uint16)
-    out = packed[:n_bytes]
-    for i in range(n_bytes):
-        out[i] = np.uint8(pairs[i] | (pairs[i] >> np.uint16(4)))
-    return out
+def copy_bytes(source, origin, target, at, count):
+    """target[at : at + count] = source[origin : origin + count]."""
+    whole = count // 16 * 16
+    for i in range(0, whole, 16):
+        move_16(target, at + i, source, origin + i)
+    for i in range(whole, count):
+        target[at + i] = source[origin + i]
 
 
 @piece
-def pack_8(codes, count, packed):
-    """One code a byte already."""
-    return codes[:count]
+def pack_4(codes, packed):
+    """Two codes a byte, the first in the low half."""
+    pairs = codes[: 2 * packed.size].view(np.uint16)
+    for i in range(packed.size):
+        packed[i] = np.uint8(pairs[i] | (pairs[i] >> np.uint16(4)))
 
 
 @piece
-def unpack_4(packed, count, codes):
+def unpack_4(packed, codes):
     """The codes of `packed`, one a byte."""
     pairs = codes[: 2 * packed.size].view(np.uint16)
     for i in range(packed.size):
         both = np.uint16(packed[i])
         pairs[i] = (both | (both << np.uint16(4))) & np.uint16(0x0F0F)
-    return codes[:count]
 
 
 @piece
-def unpack_8(packed, count, codes):
+def pack_8(codes, packed):
     """One code a byte already."""
-    return packed[:count]
+    copy_bytes(codes, 0, packed, 0, packed.size)
 
 
 @piece
-def copy_bytes(source, target):
-    """target = source."""
-    for i in range(target.size):
-        target[i] = source[i]
+def unpack_8(packed, codes):
+    """One code a byte already."""
+    copy_bytes(packed, 0, codes, 0, packed.size)
 
 
 @piece
@@ -145,15 +142,17 @@ def encode(values, block, message, offset, memory):
         quantise_with_care(values, block, scales, inverses, codes)
     else:
         quantise(values, block, scales, inverses, codes)
-    packed = pack(codes, values.size, room)
+    codes[values.size] = 0
+    packed = room[: code_bytes(values.size)]
+    pack(codes, packed)
     scale_bits = scales.view(np.uint32)
     full = code_bytes(block)
     for b in range((values.size + block - 1) // block):
         message[offset] = np.uint8(scale_bits[b] >> np.uint32(16))
         message[offset + 1] = np.uint8(scale_bits[b] >> np.uint32(24))
-        part = packed[b * full : min(packed.size, (b + 1) * full)]
-        copy_bytes(part, message[offset + 2 : offset + 2 + part.size])
-        offset += 2 + part.size
+        count = min(full, packed.size - b * full)
+        copy_bytes(packed, b * full, message, offset + 2, count)
+        offset += 2 + count
     return finite
 
 
@@ -166,13 +165,13 @@ def decode(message, offset, out, block, memory):
         low, high = np.uint32(message[offset]), np.uint32(message[offset + 1])
         scale_bits[b] = (low << np.uint32(16)) | (high << np.uint32(24))
         n_bytes = code_bytes(min(out.size - b * block, block))
-        copy_bytes(message[offset + 2 : offset + 2 + n_bytes], room[filled : filled + n_bytes])
+        copy_bytes(message, offset + 2, room, filled, n_bytes)
         filled += n_bytes
         offset += 2 + n_bytes
-    unpacked = unpack(room[:filled], out.size, codes)
+    unpack(room[:filled], codes)
     for b in range((out.size + block - 1) // block):
         start, stop = b * block, min(out.size, (b + 1) * block)
-        scale_up(unpacked[start:stop], scales[b], out[start:stop])
+        scale_up(codes[start:stop], scales[b], out[start:stop])
 
 
 def scale_up(code, scale, out):

@@ -11,10 +11,9 @@ from trainingkit.kernels.compiled.options import piece
 LARGEST_BF16 = np.uint32(0x7F7F)
 
 
-@piece
 def scratch(capacity, block):
     """Room for one value, as a number and as its bits."""
-    return np.empty(1, np.float32)
+    return (np.empty(1, np.float32),)
 
 
 @piece
@@ -27,7 +26,7 @@ def encode_fp32(values, block, message, offset, memory):
             message[offset + 4 * i + part] = np.uint8(word >> np.uint32(8 * part))
         if word == bits[i]:
             values[i] = np.float32(0)
-    return largest(values.view(np.int32)) < INFINITE
+    return largest(values.view(np.int32), 0, values.size) < INFINITE
 
 
 @piece
@@ -45,8 +44,8 @@ def decode_fp32(message, offset, out, block, memory):
 def encode_bf16(values, block, message, offset, memory):
     """The upper half of each value, rounded to the nearest even, at most the largest finite bf16."""
     bits = values.view(np.uint32)
-    sent_bits = memory.view(np.uint32)
-    finite = largest(values.view(np.int32)) < INFINITE
+    sent_bits = memory[0].view(np.uint32)
+    finite = largest(values.view(np.int32), 0, values.size) < INFINITE
     for i in range(values.size):
         word = bits[i]
         half = (word + np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
@@ -58,7 +57,7 @@ def encode_bf16(values, block, message, offset, memory):
         message[offset + 2 * i] = np.uint8(half)
         message[offset + 2 * i + 1] = np.uint8(half >> np.uint32(8))
         sent_bits[0] = half << np.uint32(16)
-        values[i] = values[i] - memory[0]
+        values[i] = values[i] - memory[0][0]
     return finite
 
 

@@ -17,16 +17,20 @@ NOTHING = np.empty(0, np.float32)
 
 @dataclass(frozen=True)
 class Drivers:
-    """Templates with the globals `FORMAT_SCRATCH`, `FORMAT_ENCODE`, `FORMAT_DECODE`, and what a plan hands to them.
+    """Templates with the globals `FORMAT_ENCODE` and `FORMAT_DECODE`, and what a plan hands to them.
 
     Args:
-        encode: `(x, residual, message, new_residual, *numbers) -> finite`.
-        decode: `(message, out, weight, accumulate, *numbers) -> sound`.
+        encode: `(x, residual, message, new_residual, memory, own, *numbers) -> finite`.
+        decode: `(message, out, weight, accumulate, memory, own, *numbers) -> sound`.
+        capacity: the most values that the format sees at a time.
+        scratch: the selection's own memory, a tuple of arrays.
         numbers: the plan as plain integers.
     """
 
     encode: Callable[..., Any]
     decode: Callable[..., Any]
+    capacity: Callable[[RowPlan], int]
+    scratch: Callable[[RowPlan], tuple[Any, ...]]
     numbers: Callable[[RowPlan], tuple[Any, ...]]
 
 

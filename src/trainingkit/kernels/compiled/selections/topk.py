@@ -3,46 +3,47 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from trainingkit.kernels.compiled.formats.plain import decode_fp32, encode_fp32, scratch
+from trainingkit.kernels.compiled.formats.plain import decode_fp32, encode_fp32
 from trainingkit.kernels.compiled.indices import pack, unpack
-from trainingkit.kernels.compiled.magnitude import INFINITE, add, largest
+from trainingkit.kernels.compiled.magnitude import ABSOLUTE, INFINITE, add_and_count
 from trainingkit.kernels.compiled.options import piece
 from trainingkit.kernels.compiled.selections.base import SELECTIONS, Drivers
 from trainingkit.kernels.compiled.threshold import ABOVE_ALL, LANES, candidates, narrow, resolve
 from trainingkit.kernels.rowplan import RowPlan
 
-FORMAT_SCRATCH, FORMAT_ENCODE, FORMAT_DECODE = scratch, encode_fp32, decode_fp32
-FIRST_GUESS, FIRST_STEP = 0x3F800000, 1 << 19
+FORMAT_ENCODE, FORMAT_DECODE = encode_fp32, decode_fp32
+FIRST_GUESS, FIRST_STEP, MARGIN = 0x3F800000, 1 << 19, 1 << 18
 
 
 @piece
-def ranks(y, top, own):
-    """The float bits to rank by: those of `y`, with every NaN made an infinity where there is one."""
-    bits = y.view(np.int32)
-    if top <= INFINITE:
-        return bits
-    for i in range(y.size):
-        own[i] = bits[i] if largest(bits[i : i + 1]) < INFINITE else INFINITE
-    return own[: y.size]
+def without_nans(bits, ranked):
+    """ranked = bits, with every NaN made an infinity."""
+    for i in range(bits.size):
+        ranked[i] = min(bits[i] & ABSOLUTE, INFINITE)
 
 
-def encode_topk(x, residual, message, new_residual, width, keep, index_bits, index_bytes, row_bytes, block):
+def encode_topk(
+    x, residual, message, new_residual, memory, own, width, keep, index_bits, index_bytes, row_bytes, block
+):
     """Encode rows of `width` values, `keep` of them each."""
-    memory, own = FORMAT_SCRATCH(keep, block), np.empty(width, np.float32)
-    padded = (width + LANES - 1) // LANES * LANES
-    flags, masks = np.empty(padded, np.uint8), np.empty(padded // 8, np.uint8)
-    indices, keys = np.empty(width + 2 * LANES, np.uint32), np.empty(width + LANES, np.int32)
-    ranked, values = np.empty(width, np.int32), np.empty(keep, np.float32)
+    values, indices, keys, ranked, row = own
     finite, offset, guess = True, 0, FIRST_GUESS
     for start in range(0, x.size, width):
-        y = new_residual[start : start + width] if new_residual.size else own
-        top = add(x[start : start + width], residual[start : start + width], y)
-        bits = ranks(y, top, ranked)
-        low, count, high = narrow(bits, keep, keep // 2 + 8, 0, width, ABOVE_ALL, guess, FIRST_STEP)
-        candidates(bits, np.int32(low), flags, masks, indices)
-        guess = resolve(bits, keep, low, count, high, indices, keys)
+        y = new_residual[start : start + width] if new_residual.size else row
+        part, old = x[start : start + width], residual[start : start + width]
+        top, count = add_and_count(part, old, y, np.int32(guess))
+        bits = y.view(np.int32)
+        if top > INFINITE:
+            without_nans(bits, ranked[: y.size])
+            bits = ranked[: y.size]
+        low, count, high = narrow(bits, keep, keep // 2 + 8, 0, width, ABOVE_ALL, guess, count, FIRST_STEP)
+        candidates(bits, np.int32(low), indices)
+        low = resolve(bits, keep, low, count, high, indices, keys)
+        guess = max(1, low - MARGIN)
         pack(indices, keep, index_bits, message, offset)
         for j in range(keep):
             values[j] = y[np.uint64(indices[j])]
@@ -54,9 +55,9 @@ def encode_topk(x, residual, message, new_residual, width, keep, index_bits, ind
     return finite
 
 
-def decode_topk(message, out, weight, accumulate, width, keep, index_bits, index_bytes, row_bytes, block):
+def decode_topk(message, out, weight, accumulate, memory, own, width, keep, index_bits, index_bytes, row_bytes, block):
     """Decode rows; accumulating touches kept values only. Returns False where the indices are damaged."""
-    memory, values, indices = FORMAT_SCRATCH(keep, block), np.empty(keep, np.float32), np.empty(keep, np.uint32)
+    values, indices, _, _, _ = own
     sound, offset = True, 0
     for start in range(0, out.size, width):
         place = out[start : start + width]
@@ -73,8 +74,18 @@ def decode_topk(message, out, weight, accumulate, width, keep, index_bits, index
     return sound
 
 
+def _capacity(plan: RowPlan) -> int:
+    return plan.keep
+
+
+def _scratch(plan: RowPlan) -> tuple[Any, ...]:
+    indices, keys = np.empty(plan.width + 2 * LANES, np.uint32), np.empty(plan.width + LANES, np.int32)
+    ranked, row = np.empty(plan.width, np.int32), np.empty(plan.width, np.float32)
+    return np.empty(plan.keep, np.float32), indices, keys, ranked, row
+
+
 def _numbers(plan: RowPlan) -> tuple[int, ...]:
     return plan.width, plan.keep, plan.index_bits, plan.index_bytes, plan.row_bytes, plan.block
 
 
-SELECTIONS.register("topk")(Drivers(encode_topk, decode_topk, _numbers))
+SELECTIONS.register("topk")(Drivers(encode_topk, decode_topk, _capacity, _scratch, _numbers))

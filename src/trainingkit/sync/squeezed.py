@@ -1,0 +1,222 @@
+"""The DDP door: a communication hook that sends each bucket through codec and exchange, overlapped with backward.
+
+Five functions touch a ready bucket before the optimizer does, in order:
+    Squeezed._on_bucket      autograd thread    hands the round to the queue, gives DDP a future
+    Squeezed._say            queue thread 0     copies the elements out; the round encodes and starts its first collective
+    Round._answer            queue thread 1     sum in rank order, re-encode, second collective (three and more ranks)
+    Round._hear              queue thread 2     decode
+    Squeezed._on_result      queue thread 2     copies the agreed mean into the bucket, resolves the future
+DDP waits for the futures at the end of backward.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket
+from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
+
+from trainingkit.exchange.clock import StageClock
+from trainingkit.exchange.lane import Lane
+from trainingkit.exchange.queue import OrderedQueue
+from trainingkit.exchange.registry import Round
+from trainingkit.sync.buckets import Bucket, Buckets, Codecs
+from trainingkit.sync.contract import SyncStats
+from trainingkit.sync.plain import group_of
+from trainingkit.sync.residualstate import State
+
+
+@dataclass(frozen=True)
+class _Flight:
+    """One bucket on its way: where its elements come from and go back to, and what DDP waits for."""
+
+    bucket: Bucket
+    round: Round
+    buffer: torch.Tensor
+    scale: float
+    future: Future[torch.Tensor]
+
+
+class Squeezed:
+    """Squeezes the gradients of a DDP model; made by `sync.doors.squeeze`.
+
+    A step's residuals are written beside the old ones. `commit` swaps them in; `abort` drops them. Who calls neither
+    (a plain training loop) has each backward committed when the next one starts, unless a value was not finite.
+
+    Args:
+        ddp: the model; its one communication hook is taken.
+        codecs: what carries which elements.
+        lanes: as many as the exchange needs.
+        warmup_steps: steps at the start that travel in the warm-up codec.
+        dense_steps: steps at the very start that plain DDP makes (two where DDP is going to rebuild its buckets).
+
+    Attributes:
+        weight: this rank's weight in the mean, for example its tokens; equal weights give DDP's mean.
+        scaler: a GradScaler, whose scale is taken out before the residual is added and put back after.
+        steps: exchanges made so far.
+    """
+
+    def __init__(
+        self,
+        ddp: DistributedDataParallel,
+        codecs: Codecs,
+        lanes: Sequence[Lane],
+        *,
+        squeezed: set[str],
+        warmup_steps: int = 0,
+        dense_steps: int = 0,
+    ) -> None:
+        self.module = ddp
+        self.weight = 1.0
+        self.scaler: Any = None
+        self.steps = 0
+        self._codecs = codecs
+        self._lanes = lanes
+        self._group = group_of(ddp)
+        self._ranks = dist.get_world_size(self._group)
+        self._warmup_steps = warmup_steps
+        self._dense_steps = dense_steps
+        self._detached = False
+        self._names = {parameter: name for name, parameter in ddp.module.named_parameters()}
+        self._dense_bytes = 4 * sum(p.numel() for p in ddp.module.parameters() if p.requires_grad)
+        self._clock = StageClock()
+        self._buckets = Buckets(codecs, lanes, squeezed, clock=self._clock, weight=lambda: self.weight)
+        self._open: list[Bucket] = []
+        self._sound = True
+        self._ready_s = 0.0
+        self._counted_bytes = 0
+        self._plain_bytes = 0
+        self._queue = OrderedQueue("exchange")
+        ddp.register_comm_hook(self, _hook)
+
+    def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[object]:
+        """All but the last micro-batch of a step accumulate locally (DDP's `no_sync`)."""
+        return contextlib.nullcontext() if last else self.module.no_sync()
+
+    def begin(self) -> None:
+        """Settle a step that nobody committed or aborted."""
+        self._settle()
+
+    def commit(self) -> SyncStats:
+        """Swap the new residuals in."""
+        self._buckets.commit(self._open)
+        return self._close_step()
+
+    def abort(self) -> SyncStats:
+        """Drop the new residuals; the old ones still stand."""
+        return self._close_step()
+
+    def detach(self) -> None:
+        """From now on plain DDP, bit for bit; DDP's hook itself cannot be taken off. Residuals stay in the state."""
+        self._settle()
+        self._detached = True
+
+    def stats(self) -> dict[str, Any]:
+        """Facts and totals: codec, steps, bytes sent so far, bytes a plain step sends."""
+        return {**self.describe(), "steps": self.steps, "sent_bytes": self._total_bytes()}
+
+    def describe(self) -> dict[str, Any]:
+        """Facts for the page: the codec, and what a plain step would send in fp32 and in bf16."""
+        ring = 2 * (self._ranks - 1) / self._ranks
+        return {
+            "name": str(self._codecs.main.spec),
+            "exempt": str(self._codecs.exempt.spec),
+            "exchange": self._codecs.exchange,
+            "fp32_bytes": round(ring * self._dense_bytes),
+            "bf16_bytes": round(ring * self._dense_bytes / 2),
+            "warmup_steps": self._warmup_steps,
+            "detached": self._detached,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Steps, and the residuals by parameter name: this rank's own, and what it owes as owner (see residualstate)."""
+        self._settle()
+        return {"steps": self.steps, **self._buckets.state()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue there, on the rank that made the state.
+
+        Raises:
+            CheckpointError: the residuals are of another model.
+        """
+        self._open = []
+        self.steps = state_dict["steps"]
+        sizes = {name: parameter.numel() for parameter, name in self._names.items()}
+        self._buckets.load(State(own=state_dict["own"], answer=state_dict["answer"]), sizes)
+
+    def close(self) -> None:
+        """End the queue's threads; the hook must not be called again."""
+        self._queue.close()
+
+    def _on_bucket(self, bucket: GradBucket) -> Future[torch.Tensor]:
+        if bucket.index() == 0:
+            self._settle()
+        if self._detached or self.steps < self._dense_steps:
+            return self._plain(bucket.buffer())
+        ready = self._buckets.of(bucket, self._names)
+        round_ = ready.round(self._codecs.name_at(self.steps, self._warmup_steps))
+        scale = float(self.scaler.get_scale()) if self.scaler is not None else 1.0
+        flight = _Flight(ready, round_, bucket.buffer(), scale, Future())
+        self._open.append(ready)
+        self._ready_s = time.perf_counter()
+        self._queue.put((partial(self._say, flight), *round_.stages[1:]), partial(self._on_result, flight))
+        return flight.future
+
+    def _say(self, flight: _Flight) -> None:
+        with self._clock.stage("encode"):
+            for carried in flight.bucket.carried:
+                carried.take(flight.buffer, 1.0 / flight.scale)
+        flight.round.stages[0]()
+
+    def _on_result(self, flight: _Flight, error: BaseException | None) -> None:
+        if error is not None:
+            flight.future.set_exception(RuntimeError(f"gloo exchange failed: {error}"))  # pyright: ignore[reportArgumentType]
+            return
+        with self._clock.stage("decode"):
+            for carried in flight.bucket.carried:
+                carried.put(flight.buffer, flight.scale)
+            if not flight.round.finite:
+                self._sound = False
+                flight.buffer.fill_(float("nan"))
+        flight.future.set_result(flight.buffer)
+
+    def _plain(self, buffer: torch.Tensor) -> Future[torch.Tensor]:
+        """What DDP does without a hook: times 1/N, then all-reduce."""
+        buffer.mul_(1.0 / self._ranks)
+        self._plain_bytes += round(2 * (self._ranks - 1) / self._ranks * buffer.numel() * buffer.element_size())
+        work = dist.all_reduce(buffer, group=self._group, async_op=True)
+        assert work is not None
+        return work.get_future().then(lambda done: done.value()[0])
+
+    def _settle(self) -> None:
+        """Commit a backward that nobody judged, unless a value was not finite."""
+        if self._open:
+            if self._sound:
+                self._buckets.commit(self._open)
+            self._close_step()
+
+    def _close_step(self) -> SyncStats:
+        hidden, exposed = self._clock.split(self._ready_s)
+        exposed.pop("wire", None)
+        self._clock.reset()
+        self._open = []
+        self._sound = True
+        self.steps += 1
+        total = self._total_bytes()
+        sent, self._counted_bytes = total - self._counted_bytes, total
+        return SyncStats(wire_bytes=sent, hidden=hidden, exposed=exposed)
+
+    def _total_bytes(self) -> int:
+        return self._plain_bytes + sum(lane.sent_bytes for lane in self._lanes)
+
+
+def _hook(squeezed, bucket):  # no annotations: DDP compares them with its types, and ours are texts
+    return squeezed._on_bucket(bucket)
