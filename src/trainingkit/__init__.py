@@ -12,8 +12,9 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from trainingkit.api import Trainer as Trainer
     from trainingkit.api import attach as attach
+    from trainingkit.api import compress as compress
 
-__all__ = ["Trainer", "attach"]
+__all__ = ["Trainer", "attach", "compress"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainingkit.core import outcome
+from trainingkit.sync.contract import Sync
+from trainingkit.sync.doors import squeeze
+from trainingkit.sync.section import DEFAULT_CODEC
 from trainingkit.trainer.fit import Trainer
 from trainingkit.trainer.kit import Kit
 from trainingkit.trainer.recipe import KitConfig, load_kit_config
@@ -19,6 +22,38 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from trainingkit.trainer.engine import Rate
+
+
+def compress(
+    model: nn.Module,
+    codec: str = DEFAULT_CODEC,
+    *,
+    warmup_steps: int | None = None,
+    timeout_s: float = 300.0,
+) -> Sync:
+    """Squeeze the gradients of a DDP model: one line on a script that exists. All ranks call it once.
+
+    Nothing else in the script changes. Keep the result in your checkpoints (`state_dict`, `load_state_dict`), tell it a
+    GradScaler (`sync.scaler = scaler`), and look at `sync.stats()`.
+
+    Args:
+        model: in DistributedDataParallel, before its first forward.
+        codec: "all|int4(block=64)" (an eighth of the bytes), "topk(density=0.05, chunk=4096)|int4" (a thirtieth), or
+            "none" (plain DDP).
+        warmup_steps: steps that travel in 8 bits first; default: 40 for a codec that selects, else none.
+        timeout_s: deadline of one collective, in seconds.
+
+    Returns:
+        The synchroniser: `state_dict`, `load_state_dict`, `detach`, `stats`.
+
+    Raises:
+        ConfigError: the model or the codec cannot be used, with what would be.
+
+    Example:
+        model = DistributedDataParallel(model)
+        sync = trainingkit.compress(model, "all|int4(block=64)")
+    """
+    return squeeze(model, codec, warmup_steps=warmup_steps, timeout_s=timeout_s)
 
 
 def attach(

@@ -8,6 +8,8 @@ from trainingkit.codec import parse
 from trainingkit.core.errors import ConfigError
 from trainingkit.core.section import Section
 
+DEFAULT_CODEC = "all|int4(block=64)"
+
 NO_CODEC = "none"
 """In place of a codec: plain DDP, no hook."""
 
@@ -16,7 +18,7 @@ class SyncSection(Section):
     """Settings of synchronisation."""
 
     codec: str = Field(
-        default="all|int4(block=64)",
+        default=DEFAULT_CODEC,
         description="how gradients travel, for example 'all|int4(block=64)'; 'none': plain DDP",
     )
     warmup_steps: int | None = Field(

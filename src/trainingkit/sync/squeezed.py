@@ -2,7 +2,7 @@
 
 Five functions touch a ready bucket before the optimizer does, in order:
     Squeezed._on_bucket      autograd thread    hands the round to the queue, gives DDP a future
-    Squeezed._say            queue thread 0     copies the elements out; the round encodes and starts its first collective
+    Squeezed._say            queue thread 0     copies the elements out; the round encodes, first collective
     Round._answer            queue thread 1     sum in rank order, re-encode, second collective (three and more ranks)
     Round._hear              queue thread 2     decode
     Squeezed._on_result      queue thread 2     copies the agreed mean into the bucket, resolves the future
@@ -137,7 +137,7 @@ class Squeezed:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Steps, and the residuals by parameter name: this rank's own, and what it owes as owner (see residualstate)."""
+        """Steps, and the residuals by parameter name (see `sync.residualstate`)."""
         self._settle()
         return {"steps": self.steps, **self._buckets.state()}
 

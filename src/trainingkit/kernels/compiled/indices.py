@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0917 - compiled functions take plain positional numbers
 """Compiled `bits` packing: indices of a fixed width, lowest bit first."""
 
 from __future__ import annotations

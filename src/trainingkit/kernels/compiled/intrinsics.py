@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0917 - Numba's way of handing over a call
 """Operations that processors have and Numba has no name for; LLVM finds the instructions on each processor."""
 
 from __future__ import annotations
@@ -49,18 +48,50 @@ def reaching_mask(typing_context: Any, bits: Any, start: Any, threshold: Any) ->
 
 
 @intrinsic
-def largest_of_64(typing_context: Any, bits: Any, start: Any) -> Any:
-    """The largest magnitude of `bits[start : start + 64]` (int32)."""
+def add_64(typing_context: Any, x: Any, residual: Any, y: Any, start: Any) -> Any:
+    """y = x + residual for 64 values from `start` on (fp32). Returns the largest magnitude, as an integer."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        lanes = ir.VectorType(ir.IntType(32), 64)
-        values = builder.load(_address(context, builder, signature, arguments, 0, 1, lanes), align=4)
-        magnitudes = builder.and_(values, ir.Constant(lanes, [0x7FFFFFFF] * 64))
-        kind = ir.FunctionType(ir.IntType(32), [lanes])
-        reduce = cgutils.get_or_insert_function(builder.module, kind, "llvm.vector.reduce.smax.v64i32")
-        return builder.call(reduce, [magnitudes])
+        floats, integers = ir.VectorType(ir.FloatType(), 64), ir.VectorType(ir.IntType(32), 64)
+        one, other, place = (_address(context, builder, signature, arguments, k, 3, floats) for k in range(3))
+        total = builder.fadd(builder.load(one, align=4), builder.load(other, align=4))
+        builder.store(total, place, align=4)
+        magnitudes = builder.and_(builder.bitcast(total, integers), ir.Constant(integers, [0x7FFFFFFF] * 64))
+        kind = ir.FunctionType(ir.IntType(32), [integers])
+        largest = cgutils.get_or_insert_function(builder.module, kind, "llvm.vector.reduce.smax.v64i32")
+        return builder.call(largest, [magnitudes])
 
-    return types.int32(bits, types.intp), emit
+    return types.int32(x, residual, y, types.intp), emit
+
+
+@intrinsic
+def join_halves_64(typing_context: Any, codes: Any, start: Any, target: Any, at: Any) -> Any:
+    """32 bytes from 64 codes of 4 bits, one a byte: the first of each pair in the low half."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pairs, joined = ir.VectorType(ir.IntType(16), 32), ir.VectorType(ir.IntType(8), 32)
+        value = builder.load(_address(context, builder, signature, arguments, 0, 1, pairs), align=1)
+        value = builder.or_(value, builder.lshr(value, ir.Constant(pairs, [4] * 32)))
+        place = _address(context, builder, signature, arguments, 2, 3, joined)
+        builder.store(builder.trunc(value, joined), place, align=1)
+        return context.get_dummy_value()
+
+    return types.void(codes, types.intp, target, types.intp), emit
+
+
+@intrinsic
+def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    """Ask for the cache line of `array[index]`; harmless beyond the end."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address = _address(context, builder, signature, arguments, 0, 1, ir.IntType(8))
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
+        builder.call(ask, [address, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), emit
 
 
 @intrinsic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainingkit.kernels.compiled.intrinsics import largest_of_64
+from trainingkit.kernels.compiled.intrinsics import add_64
 from trainingkit.kernels.compiled.options import piece
 
 ABSOLUTE = np.int32(0x7FFFFFFF)
@@ -14,14 +14,12 @@ RUN = 64
 
 
 @piece
-def largest(bits, start, stop):
+def largest(bits):
     """The largest magnitude of a run of float bits (int32), as an integer; 0 for an empty run."""
     top = np.int32(0)
-    whole = start + (stop - start) // RUN * RUN
-    for first in range(start, whole, RUN):
-        top = max(top, largest_of_64(bits, first))
-    for i in range(whole, stop):
-        top = max(top, bits[i] & ABSOLUTE)
+    for i in range(bits.size):
+        magnitude = bits[i] & ABSOLUTE
+        top = magnitude if magnitude > top else top
     return top
 
 
@@ -35,22 +33,27 @@ def count_reaching(bits, threshold):
 
 
 @piece
-def add(x, residual, y):
-    """y = x + residual, or x where there is no residual (size 0)."""
+def add(x, residual, y, start, stop):
+    """y = x + residual, or x where there is no residual (size 0). Returns the largest magnitude."""
+    top = np.int32(0)
     if residual.size == 0:
-        for i in range(y.size):
+        for i in range(start, stop):
             y[i] = x[i]
-    else:
-        for i in range(y.size):
-            y[i] = x[i] + residual[i]
+        return largest(y[start:stop].view(np.int32))
+    whole = start + (stop - start) // RUN * RUN
+    for first in range(start, whole, RUN):
+        top = max(top, add_64(x, residual, y, first))
+    for i in range(whole, stop):
+        y[i] = x[i] + residual[i]
+    return max(top, largest(y[whole:stop].view(np.int32)))
 
 
 @piece
 def add_and_count(x, residual, y, threshold):
     """As `add`. Returns the largest magnitude, and how many reach `threshold`, at no extra pass."""
     if residual.size == 0:
-        add(x, residual, y)
-        return largest(y.view(np.int32), 0, y.size), count_reaching(y.view(np.int32), threshold)
+        top = add(x, residual, y, 0, y.size)
+        return top, count_reaching(y.view(np.int32), threshold)
     top, count = np.int32(0), np.uint32(0)
     for i in range(y.size):
         total = x[i] + residual[i]

@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0917 - compiled functions take plain positional numbers
 """The exact k-th largest magnitude of a chunk, found by counting.
 
 Counting how many magnitudes reach a threshold is one vectorised pass. Guesses narrow a bracket

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from trainingkit.kernels.compiled.formats.base import FORMATS, Format
-from trainingkit.kernels.compiled.intrinsics import move_16
-from trainingkit.kernels.compiled.magnitude import INFINITE, RUN, largest
+from trainingkit.kernels.compiled.intrinsics import join_halves_64, move_16
+from trainingkit.kernels.compiled.magnitude import INFINITE, RUN, add
 from trainingkit.kernels.compiled.options import piece, specialise
 
 HUGE = np.int32(0x7F000000)
@@ -21,63 +21,50 @@ OFFSET = np.int32(8)
 
 
 def scratch(capacity, block):
-    """Codes, packed codes, scales and inverse scales of up to `capacity` values."""
-    blocks = capacity // block + 1
-    codes = np.empty(capacity + RUN, np.uint8)
-    return codes, np.empty(capacity + RUN, np.uint8), np.empty(blocks, np.float32), np.empty(blocks, np.float32)
+    """Codes, packed codes and scales of up to `capacity` values."""
+    codes, packed = np.empty(capacity + block + RUN, np.uint8), np.empty(capacity + RUN, np.uint8)
+    return codes, packed, np.empty(capacity // block + 1, np.float32)
 
 
-def measure(values, block, scales, inverses):
-    """Scale and inverse of each block. Returns (any block needs care, any value is not finite)."""
-    bits = values.view(np.int32)
+def scale_of(top, scales):
+    """The scale of a block with largest magnitude `top` (as an integer), into `scales[0]`. Returns its inverse."""
     scale_bits = scales.view(np.uint32)
-    care, finite = False, True
-    for b in range((values.size + block - 1) // block):
-        top = largest(bits, b * block, min(values.size, (b + 1) * block))
-        scale_bits[b] = np.uint32(top)
-        care |= top >= HUGE
-        finite &= top < INFINITE
-    for b in range((values.size + block - 1) // block):
-        top = scale_bits[b]
-        scales[b] = scales[b] / LEVELS
-        up = scale_bits[b] + (np.uint32(0xFFFF) if top < np.uint32(HUGE) else np.uint32(0))
-        usable = (up >= SMALLEST_NORMAL) & (top < np.uint32(INFINITE))
-        scale_bits[b] = up & np.uint32(0xFFFF0000) if usable else np.uint32(0)
-        inverses[b] = np.float32(1) / scales[b] if usable else np.float32(0)
-    return care, finite
+    scale_bits[0] = np.uint32(top)
+    scales[0] = scales[0] / LEVELS
+    up = scale_bits[0] + (np.uint32(0xFFFF) if top < HUGE else np.uint32(0))
+    if up < SMALLEST_NORMAL or top >= INFINITE:
+        scale_bits[0] = np.uint32(0)
+        return np.float32(0)
+    scale_bits[0] = up & np.uint32(0xFFFF0000)
+    return np.float32(1) / scales[0]
 
 
-def quantise(values, block, scales, inverses, codes):
-    """Codes of all values; the values become their errors. Only for blocks that need no care."""
-    for b in range((values.size + block - 1) // block):
-        start, stop = b * block, min(values.size, (b + 1) * block)
-        scale, inverse = scales[b], inverses[b]
-        whole = start + (stop - start) // RUN * RUN
-        for first in range(start, whole, RUN):
-            for j in range(RUN):
-                i = np.uint64(first) + np.uint64(j)
-                level = (values[i] * inverse + ROUND) - ROUND
-                codes[i] = np.uint8(np.int32(level) + OFFSET)
-                values[i] = values[i] - level * scale
-        for i in range(whole, stop):
+def quantise(values, start, stop, scale, inverse, codes):
+    """Codes of a block; the values become their errors. Only for a block that needs no care."""
+    whole = start + (stop - start) // RUN * RUN
+    for first in range(start, whole, RUN):
+        code = codes[first - start : first - start + RUN]
+        for j in range(RUN):
+            i = np.uint64(first) + np.uint64(j)
             level = (values[i] * inverse + ROUND) - ROUND
-            codes[i] = np.uint8(np.int32(level) + OFFSET)
+            code[j] = np.uint8(np.int32(level) + OFFSET)
             values[i] = values[i] - level * scale
+    for i in range(whole, stop):
+        level = (values[i] * inverse + ROUND) - ROUND
+        codes[i - start] = np.uint8(np.int32(level) + OFFSET)
+        values[i] = values[i] - level * scale
 
 
-def quantise_with_care(values, block, scales, inverses, codes):
+def quantise_with_care(values, start, stop, scale, inverse, codes, finite):
     """As `quantise`, for any block: what is not finite is sent as zero and stays; levels are clamped."""
-    bits = values.view(np.int32)
-    for b in range((values.size + block - 1) // block):
-        start, stop = b * block, min(values.size, (b + 1) * block)
-        if largest(bits, start, stop) >= INFINITE:
-            codes[start:stop] = np.uint8(OFFSET)
-            continue
-        for i in range(start, stop):
-            level = (values[i] * inverses[b] + ROUND) - ROUND
+    for i in range(start, stop):
+        level = np.float32(0)
+        if finite:
+            level = (values[i] * inverse + ROUND) - ROUND
             level = min(max(level, -LEVELS), LEVELS)
-            codes[i] = np.uint8(np.int32(level) + OFFSET)
-            values[i] = values[i] - level * scales[b]
+        codes[i - start] = np.uint8(np.int32(level) + OFFSET)
+        if finite:
+            values[i] = values[i] - level * scale
 
 
 @piece
@@ -91,11 +78,14 @@ def copy_bytes(source, origin, target, at, count):
 
 
 @piece
-def pack_4(codes, packed):
+def pack_4(codes, count, message, offset):
     """Two codes a byte, the first in the low half."""
-    pairs = codes[: 2 * packed.size].view(np.uint16)
-    for i in range(packed.size):
-        packed[i] = np.uint8(pairs[i] | (pairs[i] >> np.uint16(4)))
+    codes[count] = 0
+    whole = count // RUN * RUN
+    for first in range(0, whole, RUN):
+        join_halves_64(codes, first, message, offset + first // 2)
+    for i in range(whole, count, 2):
+        message[offset + i // 2] = codes[i] | (codes[i + 1] << np.uint8(4))
 
 
 @piece
@@ -108,9 +98,9 @@ def unpack_4(packed, codes):
 
 
 @piece
-def pack_8(codes, packed):
+def pack_8(codes, count, message, offset):
     """One code a byte already."""
-    copy_bytes(codes, 0, packed, 0, packed.size)
+    copy_bytes(codes, 0, message, offset, count)
 
 
 @piece
@@ -134,31 +124,30 @@ def bytes_8(count):
 pack, unpack, code_bytes = pack_4, unpack_4, bytes_4
 
 
-def encode(values, block, message, offset, memory):
-    """Write the message bytes of `values` from `offset` on; the values become their errors. Returns finite."""
-    codes, room, scales, inverses = memory
-    care, finite = measure(values, block, scales, inverses)
-    if care:
-        quantise_with_care(values, block, scales, inverses, codes)
-    else:
-        quantise(values, block, scales, inverses, codes)
-    codes[values.size] = 0
-    packed = room[: code_bytes(values.size)]
-    pack(codes, packed)
+def encode(x, residual, errors, block, message, offset, memory):
+    """See `Format.encode`. Each block is summed, measured, coded and written while it is in the first cache level."""
+    codes, _, scales = memory
     scale_bits = scales.view(np.uint32)
-    full = code_bytes(block)
-    for b in range((values.size + block - 1) // block):
-        message[offset] = np.uint8(scale_bits[b] >> np.uint32(16))
-        message[offset + 1] = np.uint8(scale_bits[b] >> np.uint32(24))
-        count = min(full, packed.size - b * full)
-        copy_bytes(packed, b * full, message, offset + 2, count)
-        offset += 2 + count
+    finite = True
+    for start in range(0, errors.size, block):
+        stop = min(errors.size, start + block)
+        top = add(x, residual, errors, start, stop)
+        inverse = scale_of(top, scales)
+        if top >= HUGE:
+            finite &= top < INFINITE
+            quantise_with_care(errors, start, stop, scales[0], inverse, codes, top < INFINITE)
+        else:
+            quantise(errors, start, stop, scales[0], inverse, codes)
+        message[offset] = np.uint8(scale_bits[0] >> np.uint32(16))
+        message[offset + 1] = np.uint8(scale_bits[0] >> np.uint32(24))
+        pack(codes, stop - start, message, offset + 2)
+        offset += 2 + code_bytes(stop - start)
     return finite
 
 
 def decode(message, offset, out, block, memory):
     """Write the values of a message part into `out`."""
-    codes, room, scales, _ = memory
+    codes, room, scales = memory
     scale_bits = scales.view(np.uint32)
     filled = 0
     for b in range((out.size + block - 1) // block):
@@ -189,7 +178,7 @@ def _build(bits, **names):
     """The format for one width: the templates above with that width's constants."""
     levels = 2 ** (bits - 1) - 1
     names |= {"LEVELS": np.float32(levels), "OFFSET": np.int32(levels + 1)}
-    parts = (measure, quantise, quantise_with_care, scale_up)
+    parts = (scale_of, quantise, quantise_with_care, scale_up)
     names |= {part.__name__: piece(specialise(part, f"{bits}", **names)) for part in parts}
     whole = [piece(specialise(part, f"{bits}", **names)) for part in (encode, decode)]
     return Format(scratch, *whole)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trainingkit.kernels.compiled.formats.base import FORMATS, Format
-from trainingkit.kernels.compiled.magnitude import ABSOLUTE, INFINITE, largest
+from trainingkit.kernels.compiled.magnitude import ABSOLUTE, INFINITE, add
 from trainingkit.kernels.compiled.options import piece
 
 LARGEST_BF16 = np.uint32(0x7F7F)
@@ -17,8 +17,9 @@ def scratch(capacity, block):
 
 
 @piece
-def encode_fp32(values, block, message, offset, memory):
+def encode_fp32(x, residual, values, block, message, offset, memory):
     """Four bytes a value, little-endian."""
+    top = add(x, residual, values, 0, values.size)
     bits = values.view(np.uint32)
     for i in range(values.size):
         word = bits[i] if (np.int32(bits[i]) & ABSOLUTE) < INFINITE else np.uint32(0)
@@ -26,7 +27,7 @@ def encode_fp32(values, block, message, offset, memory):
             message[offset + 4 * i + part] = np.uint8(word >> np.uint32(8 * part))
         if word == bits[i]:
             values[i] = np.float32(0)
-    return largest(values.view(np.int32), 0, values.size) < INFINITE
+    return top < INFINITE
 
 
 @piece
@@ -41,11 +42,11 @@ def decode_fp32(message, offset, out, block, memory):
 
 
 @piece
-def encode_bf16(values, block, message, offset, memory):
+def encode_bf16(x, residual, values, block, message, offset, memory):
     """The upper half of each value, rounded to the nearest even, at most the largest finite bf16."""
     bits = values.view(np.uint32)
     sent_bits = memory[0].view(np.uint32)
-    finite = largest(values.view(np.int32), 0, values.size) < INFINITE
+    finite = add(x, residual, values, 0, values.size) < INFINITE
     for i in range(values.size):
         word = bits[i]
         half = (word + np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)

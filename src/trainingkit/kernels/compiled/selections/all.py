@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0917 - compiled functions take plain positional numbers
 """Compiled `all`: every value of a row, tile by tile, so that a tile is summed, coded and subtracted in the cache."""
 
 from __future__ import annotations
@@ -8,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from trainingkit.kernels.compiled.formats.plain import decode_fp32, encode_fp32
-from trainingkit.kernels.compiled.magnitude import add
 from trainingkit.kernels.compiled.selections.base import SELECTIONS, Drivers
 from trainingkit.kernels.rowplan import RowPlan
 
-TILE = 512
+TILE = 4096
 FORMAT_ENCODE, FORMAT_DECODE = encode_fp32, decode_fp32
 
 
@@ -23,8 +21,7 @@ def encode_all(x, residual, message, new_residual, memory, own, block, tile, til
     for start in range(0, x.size, tile):
         stop = min(x.size, start + tile)
         y = new_residual[start:stop] if new_residual.size else tile_values[: stop - start]
-        add(x[start:stop], residual[start:stop], y)
-        finite &= FORMAT_ENCODE(y, block, message, offset, memory)
+        finite &= FORMAT_ENCODE(x[start:stop], residual[start:stop], y, block, message, offset, memory)
         offset += tile_bytes
     return finite
 

@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0917 - compiled functions take plain positional numbers
 """Compiled `topk`: the largest magnitudes of each row (a chunk), equals by lowest index."""
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def encode_topk(
         pack(indices, keep, index_bits, message, offset)
         for j in range(keep):
             values[j] = y[np.uint64(indices[j])]
-        finite &= FORMAT_ENCODE(values, block, message, offset + index_bytes, memory)
+        finite &= FORMAT_ENCODE(values, residual[:0], values, block, message, offset + index_bytes, memory)
         for j in range(keep):
             y[np.uint64(indices[j])] = values[j]
         finite &= top < INFINITE
