@@ -57,7 +57,7 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "== installing PyTorch (some hundred MB on the first time)"
 	@$(PIP) torch==2.13.0
 	@echo "== installing TrainingKit"
-	@$(PIP) --quiet --editable .
+	@$(PIP) --quiet --editable ".[numba]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime

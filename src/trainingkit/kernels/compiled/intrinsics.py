@@ -80,21 +80,6 @@ def join_halves_64(typing_context: Any, codes: Any, start: Any, target: Any, at:
 
 
 @intrinsic
-def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-    """Ask for the cache line of `array[index]`; harmless beyond the end."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address = _address(context, builder, signature, arguments, 0, 1, ir.IntType(8))
-        number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
-        ask = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
-        builder.call(ask, [address, number(0), number(3), number(1)])
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp), emit
-
-
-@intrinsic
 def move_16(typing_context: Any, target: Any, at: Any, source: Any, origin: Any) -> Any:
     """target[at : at + 16] = source[origin : origin + 16], for bytes that do not overlap."""
 

@@ -46,19 +46,3 @@ def add(x, residual, y, start, stop):
     for i in range(whole, stop):
         y[i] = x[i] + residual[i]
     return max(top, largest(y[whole:stop].view(np.int32)))
-
-
-@piece
-def add_and_count(x, residual, y, threshold):
-    """As `add`. Returns the largest magnitude, and how many reach `threshold`, at no extra pass."""
-    if residual.size == 0:
-        top = add(x, residual, y, 0, y.size)
-        return top, count_reaching(y.view(np.int32), threshold)
-    top, count = np.int32(0), np.uint32(0)
-    for i in range(y.size):
-        total = x[i] + residual[i]
-        y[i] = total
-        magnitude = np.float32(total).view(np.int32) & ABSOLUTE
-        top = magnitude if magnitude > top else top
-        count = np.uint32(count + np.uint32(magnitude >= threshold))
-    return top, np.int64(count)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from trainingkit.kernels.compiled.intrinsics import reaching_mask, set_bits, trailing_zeros
-from trainingkit.kernels.compiled.magnitude import ABSOLUTE, count_reaching
+from trainingkit.kernels.compiled.magnitude import ABSOLUTE, add, count_reaching
 from trainingkit.kernels.compiled.options import piece
 
 ABOVE_ALL = 0x7F800001
@@ -54,24 +54,45 @@ def narrow(bits, keep, slack, low, count_low, high, guess, count, step):
 
 @piece
 def candidates(bits, threshold, indices):
-    """Ascending indices of the magnitudes that reach `threshold`; returns their number.
-
-    Six indices are written per mask of 64 without asking, so that the usual mask costs no branch hard to foresee.
-    """
+    """Ascending indices of the magnitudes that reach `threshold`; returns their number."""
     found = 0
     for base in range(0, bits.size, LANES):
-        mask = _mask(bits, base, threshold)
-        place = indices[found : found + LANES + AT_ONCE]
-        done, count = 0, np.int64(set_bits(mask))
-        while True:
-            for j in range(AT_ONCE):
-                place[done + j] = np.uint32(np.uint64(base) + trailing_zeros(mask))
-                mask &= mask - ONE
-            done += AT_ONCE
-            if done >= count:
-                break
-        found += count
+        found += _write(_mask(bits, base, threshold), base, indices, found)
     return found
+
+
+@piece
+def add_and_find(x, residual, y, threshold, indices):
+    """y = x + residual, and the candidates on the way, while the processor waits for memory anyway.
+
+    Returns:
+        The largest magnitude, and the number of candidates.
+    """
+    bits = y.view(np.int32)
+    if residual.size == 0:
+        top = add(x, residual, y, 0, y.size)
+        return top, candidates(bits, threshold, indices)
+    top, found = np.int32(0), 0
+    for base in range(0, y.size, LANES):
+        top = max(top, add(x, residual, y, base, min(y.size, base + LANES)))
+        found += _write(_mask(bits, base, threshold), base, indices, found)
+    return top, found
+
+
+@piece
+def _write(mask, base, indices, found):
+    """The set bits of `mask` as indices from `indices[found]` on; returns their number.
+
+    Six at a time without asking, so that the usual mask costs no branch that is hard to foresee.
+    """
+    done, count = 0, np.int64(set_bits(mask))
+    while True:
+        for j in range(AT_ONCE):
+            indices[np.uint64(found + done + j)] = np.uint32(np.uint64(base) + trailing_zeros(mask))
+            mask &= mask - ONE
+        done += AT_ONCE
+        if done >= count:
+            return count
 
 
 @piece

@@ -15,8 +15,8 @@ class Format:
 
     Args:
         scratch: plain `(capacity, block) -> memory`, a tuple of arrays, for up to `capacity` values at a time.
-        encode: `(x, residual, errors, block, message, offset, memory) -> finite`; writes the message of y = x + residual
-            (`residual` may be empty) and y minus what it says into `errors`, which may be `x`.
+        encode: `(x, residual, errors, block, message, offset, memory) -> finite`; writes the message of
+            y = x + residual (`residual` may be empty) and y minus what it says into `errors`, which may be `x`.
         decode: `(message, offset, out, block, memory)`; fills `out`.
     """
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from trainingkit.kernels.compiled.formats.plain import decode_fp32, encode_fp32
 from trainingkit.kernels.compiled.indices import pack, unpack
-from trainingkit.kernels.compiled.magnitude import ABSOLUTE, INFINITE, add_and_count
+from trainingkit.kernels.compiled.magnitude import ABSOLUTE, INFINITE
 from trainingkit.kernels.compiled.options import piece
 from trainingkit.kernels.compiled.selections.base import SELECTIONS, Drivers
-from trainingkit.kernels.compiled.threshold import ABOVE_ALL, LANES, candidates, narrow, resolve
+from trainingkit.kernels.compiled.threshold import ABOVE_ALL, LANES, add_and_find, candidates, narrow, resolve
 from trainingkit.kernels.rowplan import RowPlan
 
 FORMAT_ENCODE, FORMAT_DECODE = encode_fp32, decode_fp32
@@ -34,13 +34,14 @@ def encode_topk(
     for start in range(0, x.size, width):
         y = new_residual[start : start + width] if new_residual.size else row
         part, old = x[start : start + width], residual[start : start + width]
-        top, count = add_and_count(part, old, y, np.int32(guess))
+        top, count = add_and_find(part, old, y, np.int32(guess), indices)
         bits = y.view(np.int32)
         if top > INFINITE:
             without_nans(bits, ranked[: y.size])
             bits = ranked[: y.size]
         low, count, high = narrow(bits, keep, keep // 2 + 8, 0, width, ABOVE_ALL, guess, count, FIRST_STEP)
-        candidates(bits, np.int32(low), indices)
+        if low != guess:
+            candidates(bits, np.int32(low), indices)
         low = resolve(bits, keep, low, count, high, indices, keys)
         guess = max(1, low - MARGIN)
         pack(indices, keep, index_bits, message, offset)
