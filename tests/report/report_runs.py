@@ -111,5 +111,5 @@ def _full_start(rank: int, ranks: int) -> StartRecord:
         rank, ranks, machine=machine, data=data,
         model={"name": "llama", "parameters": 6_303_744, "kind": "llama"},
         versions={"trainingkit": "0.1.0", "torch": "2.13.0", "python": "3.11.7"},
-        sync={"name": "plain", "fp32_bytes": 25_214_976},
+        sync={"name": "all|int4(block=64)", "fp32_bytes": 25_214_976, "bf16_bytes": 12_607_488},
     )  # fmt: skip

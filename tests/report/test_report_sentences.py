@@ -172,4 +172,6 @@ def test_early_stop_attempts_and_plan_are_told():
 
 def test_bytes_sentence():
     assert sentences.bytes_sentence(4e6, {}) == "On average a rank sent 4 MB a step."
-    assert sentences.bytes_sentence(4e6, {"fp32_bytes": 32e6}).endswith("The gradient itself is 32 MB in fp32.")
+    squeezed = sentences.bytes_sentence(4e6, {"fp32_bytes": 32e6, "bf16_bytes": 16e6})
+    assert squeezed.endswith("Plain DDP would send 16 MB with a bf16 wire (4.0x) and 32 MB with a fp32 wire (8.0x).")
+    assert sentences.bytes_sentence(32e6, {"fp32_bytes": 32e6}).endswith("sent 32 MB a step.")

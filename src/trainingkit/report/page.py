@@ -59,10 +59,17 @@ def plots_of(run: RunData, table: StepTable, comparison: summary.Comparison) -> 
         figures.loss_against_step(run, table),
         figures.loss_against_time(run, table),
         figures.tokens_per_second(table, word=word),
-        figures.bytes_per_step(table),
+        figures.bytes_per_step(table, _plain_bytes(run)),
         figures.phases_over_steps(table),
         figures.phases_per_rank(comparison),
     ]
+
+
+def _plain_bytes(run: RunData) -> dict[str, float]:
+    """What a step of plain DDP would send, by its wire, where the run says it."""
+    sync = run.last_start.sync if run.last_start else {}
+    found = {wire: sync.get(f"{wire}_bytes") for wire in ("fp32", "bf16")}
+    return {wire: float(value) for wire, value in found.items() if isinstance(value, (int, float))}
 
 
 def sections_of(plots: list[Figure]) -> list[tuple[str, list[Figure]]]:

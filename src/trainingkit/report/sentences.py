@@ -193,9 +193,11 @@ def ending_sentence(end: Ending, attempts: int, last_step: int, early: str = "")
 
 
 def bytes_sentence(mean_bytes: float, sync: Mapping[str, Any]) -> str:
-    """What a rank sent a step, beside the size of the gradient."""
+    """What a rank sent a step, beside what plain DDP would have sent."""
     text = f"On average a rank sent {format_bytes(mean_bytes)} a step."
-    plain = sync.get("fp32_bytes")
-    if not isinstance(plain, (int, float)) or plain <= 0 or mean_bytes <= 0:
-        return text
-    return f"{text} The gradient itself is {format_bytes(plain)} in fp32."
+    others = []
+    for wire in ("bf16", "fp32"):
+        plain = sync.get(f"{wire}_bytes")
+        if isinstance(plain, (int, float)) and plain > 1.02 * mean_bytes > 0:
+            others.append(f"{format_bytes(plain)} with a {wire} wire ({plain / mean_bytes:.1f}x)")
+    return f"{text} Plain DDP would send {' and '.join(others)}." if others else text

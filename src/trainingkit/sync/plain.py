@@ -101,9 +101,18 @@ def group_of(ddp: DistributedDataParallel) -> dist.ProcessGroup:
 
 
 def wrap(model: nn.Module, group: dist.ProcessGroup, *, bucket_mb: float) -> DistributedDataParallel:
-    """The model in DDP, with buckets that keep their first layout (see the top of this file)."""
+    """The model in DDP, with buckets that keep their first layout (see the top of this file).
+
+    Buffers are not broadcast in forward: the trainer aligns them when a step begins, where waiting shows as a stall.
+    """
     _quiet_ddp()
-    return DistributedDataParallel(model, process_group=group, bucket_cap_mb=bucket_mb, find_unused_parameters=True)
+    return DistributedDataParallel(
+        model,
+        process_group=group,
+        bucket_cap_mb=bucket_mb,
+        broadcast_buffers=False,
+        find_unused_parameters=True,
+    )
 
 
 class _NoUnusedNoise(logging.Filter):

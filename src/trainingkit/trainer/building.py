@@ -11,6 +11,7 @@ from trainingkit.sync.contract import Sync
 from trainingkit.sync.control import ControlLane, peers_watched
 from trainingkit.sync.doors import squeeze
 from trainingkit.sync.plain import SingleProcess, wrap
+from trainingkit.trainer.buffers import ModelBuffers
 from trainingkit.trainer.engine import Rate, StepEngine
 from trainingkit.trainer.phases import PhaseClock
 from trainingkit.trainer.recipe import KitConfig
@@ -36,6 +37,7 @@ def make_engine(
     sync: Sync,
     rate: Rate | None,
     clock: PhaseClock,
+    buffers: ModelBuffers,
 ) -> StepEngine:
     """The step engine by the sections [step] and what the session found."""
     return StepEngine(
@@ -45,6 +47,7 @@ def make_engine(
         rate=rate,
         control=ControlLane(session.control_group, width=1),
         clock=clock,
+        buffers=buffers,
         compute=session.compute,
         device=session.device,
         accumulate=config.step.accumulate,

@@ -1,6 +1,6 @@
 """One optimizer step as a transaction: begin, forward and backward per micro-batch, then commit or abort.
 
-begin               buffers are remembered, the synchroniser prepares
+begin               buffers are remembered and aligned, the synchroniser prepares
 forward, backward   of each micro-batch; the last one exchanges gradients
 agree               the gradient's norm is the same bits on all ranks, so all ranks judge alike
 commit              clip, update, advance the schedule
@@ -22,6 +22,7 @@ from trainingkit.core.errors import StepError
 from trainingkit.precision.compute import forward_context
 from trainingkit.sync.contract import Sync, SyncStats
 from trainingkit.sync.control import ControlLane, peers_watched
+from trainingkit.trainer.buffers import ModelBuffers
 from trainingkit.trainer.loss import count_tokens, find_loss
 from trainingkit.trainer.phases import GradientClock, PhaseClock
 
@@ -71,6 +72,7 @@ class StepEngine:
         rate: Rate | None,
         control: ControlLane,
         clock: PhaseClock,
+        buffers: ModelBuffers,
         compute: str,
         device: torch.device,
         accumulate: int,
@@ -92,7 +94,7 @@ class StepEngine:
         self._aborts = 0
         self._losses: list[torch.Tensor] = []
         self._tokens = 0
-        self._buffers: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._buffers = buffers
 
     @property
     def between_steps(self) -> bool:
@@ -124,7 +126,7 @@ class StepEngine:
 
     def cancel(self) -> None:
         """Give up a step that is half done: nothing of it stays but the random numbers it drew."""
-        self._put_buffers_back()
+        self._buffers.put_back()
         self.optimizer.zero_grad(set_to_none=True)
         self._forget_step()
 
@@ -145,7 +147,9 @@ class StepEngine:
         self._gradients.close()
 
     def _begin(self) -> None:
-        self._buffers = [(buffer, buffer.clone()) for buffer in self.model.buffers()]
+        self._buffers.remember()
+        with self._clock.phase("stall"):
+            self._buffers.align()
         self.optimizer.zero_grad(set_to_none=True)
         self.sync.begin()
 
@@ -200,17 +204,13 @@ class StepEngine:
         return self.sync.commit()
 
     def _abort(self) -> SyncStats:
-        self._put_buffers_back()
+        self._buffers.put_back()
         self._aborts += 1
         return self.sync.abort()
 
-    def _put_buffers_back(self) -> None:
-        with torch.no_grad():
-            for buffer, before in self._buffers:
-                buffer.copy_(before)
-
     def _forget_step(self) -> None:
-        self._losses, self._tokens, self._buffers = [], 0, []
+        self._losses, self._tokens = [], 0
+        self._buffers.forget()
 
 
 def _timed(action: Callable[[], None]) -> tuple[float, float]:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from trainingkit.core.errors import CheckpointError
@@ -20,7 +19,6 @@ from trainingkit.recovery import (
     training_tensors,
 )
 from trainingkit.sync.contract import Sync
-from trainingkit.sync.control import peers_watched
 from trainingkit.trainer.engine import Rate
 from trainingkit.trainer.rng import random_state, set_random_state
 from trainingkit.trainer.sections import SnapshotSection
@@ -66,12 +64,11 @@ class Keeper:
         return self._every > 0 and step % self._every == 0
 
     def save(self, step: int, extra: dict[str, Any], *, wait: bool = False) -> None:
-        """Take a snapshot of the state after `step`; `extra` is this rank's further JSON state.
+        """Take a snapshot of the state after `step`, whose buffers are aligned; `extra` is this rank's JSON state.
 
         Raises:
             CheckpointError: this save, or the one before, failed.
         """
-        self.align_buffers()
         tensors, rest = training_tensors(self._model, self._optimizer)
         sync_tensors, sync = detach_tensors(self._sync.state_dict(), f"rank-{self._session.rank}/sync")
         tensors |= sync_tensors
@@ -127,13 +124,6 @@ class Keeper:
         set_random_state(state["random"])
         self.saved_step = good.step
         return good.step, state
-
-    def align_buffers(self) -> None:
-        """Rank 0's buffers on all ranks, as DDP does before a step; a snapshot keeps one copy of each."""
-        if self._session.group is not None:
-            with peers_watched():
-                for buffer in self._model.buffers():
-                    dist.broadcast(buffer, src=0, group=self._session.group)
 
     def close(self) -> None:
         """Wait until the last snapshot is durable. Raises CheckpointError."""

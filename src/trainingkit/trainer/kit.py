@@ -28,6 +28,7 @@ from trainingkit.core.outcome import Outcome, failed
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.core.stateful import Stateful
 from trainingkit.sync.control import ControlLane, peers_watched
+from trainingkit.trainer.buffers import ModelBuffers
 from trainingkit.trainer.building import describe_model, make_engine, make_sync
 from trainingkit.trainer.engine import LossFn, Rate, StepResult
 from trainingkit.trainer.evaluate import evaluate
@@ -83,7 +84,10 @@ class Kit:
         self._notes: list[str] = []
         self._kept: dict[str, Stateful] = {}
         sync = make_sync(model, session, config)
-        self._engine = make_engine(model, optimizer, session, config, sync=sync, rate=rate, clock=self._clock)
+        self._buffers = ModelBuffers(model, session.group)
+        self._engine = make_engine(
+            model, optimizer, session, config, sync=sync, rate=rate, clock=self._clock, buffers=self._buffers
+        )
         self._keeper = Keeper(
             session,
             config.snapshot,
@@ -194,7 +198,7 @@ class Kit:
         """
         begin = time.perf_counter()
         with self._clock.excluded():
-            self._keeper.align_buffers()
+            self._buffers.align()
             metrics, samples = evaluate(
                 self._module,
                 batches,
@@ -280,6 +284,7 @@ class Kit:
 
     def _save(self, *, wait: bool) -> None:
         feed = self._feed.state_dict() if self._feed else self._feed_state
+        self._buffers.align()
         kept = {name: thing.state_dict() for name, thing in self._kept.items()}
         self._keeper.save(self.step_number, {"feed": feed, "kept": kept}, wait=wait)
         self._recorder.event(self.step_number, "snapshot", f"Snapshot of step {self.step_number}.", show=False)

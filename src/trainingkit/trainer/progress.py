@@ -13,20 +13,27 @@ from trainingkit.core.units import format_bytes, format_count, format_seconds
 
 @dataclass(frozen=True)
 class Glance:
-    """One step as the progress shows it. Loss, stall and bytes are this rank's; tokens/s are all ranks'."""
+    """One step as the progress shows it. Loss, stall and bytes are this rank's; tokens/s are all ranks'.
+
+    Args:
+        plain_bytes: what plain DDP would send in fp32.
+    """
 
     step: int
     loss: float
     tokens_per_s: float
     stall_share: float
     wire_bytes: int
+    plain_bytes: int = 0
 
     def text(self) -> str:
         """The figures in one line."""
         sent = format_bytes(self.wire_bytes) if self.wire_bytes else "0 B"
+        if self.plain_bytes > 1.02 * self.wire_bytes > 0:
+            sent += f" (1/{self.plain_bytes / self.wire_bytes:.1f} of fp32)"
         return (
             f"loss {self.loss:.4f}  {format_count(self.tokens_per_s)} tokens/s  "
-            f"stall {self.stall_share:.0%}  sent {sent}/step"
+            f"stall {self.stall_share:.0%}  sent {sent} a step"
         )
 
 

@@ -29,10 +29,12 @@ class Recorder:
         self._start_step = start_step
         self._total = total
         self._writer = RecordWriter(session.run.metrics(session.rank))
+        self._plain_bytes = 0
         self._progress: Progress = make_progress(rank=session.rank, total=total, every=log_every, start_step=start_step)
 
     def start(self, *, model: dict[str, Any], data: DataInfo | None, sync: dict[str, Any]) -> None:
         """What is run, and on what."""
+        self._plain_bytes = int(sync.get("fp32_bytes", 0))
         session = self._session
         machine = describe_machine()
         self._write(
@@ -75,7 +77,8 @@ class Recorder:
         )
         tokens_per_s = result.tokens * self._session.world_size / step_s
         stall = phases.get("stall", 0.0) / step_s
-        self._progress.step(Glance(step, result.loss, tokens_per_s, stall, result.stats.wire_bytes))
+        sent = result.stats.wire_bytes
+        self._progress.step(Glance(step, result.loss, tokens_per_s, stall, sent, self._plain_bytes))
         if result.reason is not None:
             self.event(step, "abort", f"Step {step} was aborted: {result.reason}.")
 

@@ -35,14 +35,18 @@ def count_reaching(bits, threshold):
 @piece
 def add(x, residual, y, start, stop):
     """y = x + residual, or x where there is no residual (size 0). Returns the largest magnitude."""
-    top = np.int32(0)
+    if residual.size and stop - start == RUN:
+        return add_64(x, residual, y, start)
     if residual.size == 0:
         for i in range(start, stop):
             y[i] = x[i]
         return largest(y[start:stop].view(np.int32))
+    top = np.int32(0)
     whole = start + (stop - start) // RUN * RUN
     for first in range(start, whole, RUN):
         top = max(top, add_64(x, residual, y, first))
-    for i in range(whole, stop):
-        y[i] = x[i] + residual[i]
-    return max(top, largest(y[whole:stop].view(np.int32)))
+    if whole < stop:
+        for i in range(whole, stop):
+            y[i] = x[i] + residual[i]
+        top = max(top, largest(y[whole:stop].view(np.int32)))
+    return top

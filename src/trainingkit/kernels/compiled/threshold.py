@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainingkit.kernels.compiled.intrinsics import reaching_mask, set_bits, trailing_zeros
+from trainingkit.kernels.compiled.intrinsics import add_64, reaching_mask, set_bits, trailing_zeros
 from trainingkit.kernels.compiled.magnitude import ABSOLUTE, add, count_reaching
 from trainingkit.kernels.compiled.options import piece
 
@@ -53,46 +53,52 @@ def narrow(bits, keep, slack, low, count_low, high, guess, count, step):
 
 
 @piece
-def candidates(bits, threshold, indices):
-    """Ascending indices of the magnitudes that reach `threshold`; returns their number."""
-    found = 0
-    for base in range(0, bits.size, LANES):
-        found += _write(_mask(bits, base, threshold), base, indices, found)
-    return found
-
-
-@piece
-def add_and_find(x, residual, y, threshold, indices):
-    """y = x + residual, and the candidates on the way, while the processor waits for memory anyway.
+def add_and_mark(x, residual, y, threshold, masks):
+    """y = x + residual, and a bit for each magnitude that reaches `threshold`, while the processor waits for memory.
 
     Returns:
-        The largest magnitude, and the number of candidates.
+        The largest magnitude, and the number of bits that are set.
     """
     bits = y.view(np.int32)
-    if residual.size == 0:
-        top = add(x, residual, y, 0, y.size)
-        return top, candidates(bits, threshold, indices)
-    top, found = np.int32(0), 0
-    for base in range(0, y.size, LANES):
-        top = max(top, add(x, residual, y, base, min(y.size, base + LANES)))
-        found += _write(_mask(bits, base, threshold), base, indices, found)
-    return top, found
+    whole = y.size // LANES * LANES if residual.size else 0
+    top, count = np.int32(0), 0
+    for base in range(0, whole, LANES):
+        top = max(top, add_64(x, residual, y, base))
+        mask = reaching_mask(bits, base, threshold)
+        masks[base // LANES] = mask
+        count += np.int64(set_bits(mask))
+    if whole < y.size:
+        top = max(top, add(x, residual, y, whole, y.size))
+        mark(bits[whole:], threshold, masks[whole // LANES :])
+        count += count_reaching(bits[whole:], threshold)
+    return top, count
 
 
 @piece
-def _write(mask, base, indices, found):
-    """The set bits of `mask` as indices from `indices[found]` on; returns their number.
+def mark(bits, threshold, masks):
+    """A bit for each magnitude that reaches `threshold`."""
+    for base in range(0, bits.size, LANES):
+        masks[base // LANES] = _mask(bits, base, threshold)
+
+
+@piece
+def gather_indices(masks, size, indices):
+    """The set bits of the masks as ascending indices.
 
     Six at a time without asking, so that the usual mask costs no branch that is hard to foresee.
     """
-    done, count = 0, np.int64(set_bits(mask))
-    while True:
-        for j in range(AT_ONCE):
-            indices[np.uint64(found + done + j)] = np.uint32(np.uint64(base) + trailing_zeros(mask))
-            mask &= mask - ONE
-        done += AT_ONCE
-        if done >= count:
-            return count
+    found = np.uint64(0)
+    for base in range(0, size, LANES):
+        mask = masks[base // LANES]
+        end = found + set_bits(mask)
+        while True:
+            for j in range(AT_ONCE):
+                indices[found + np.uint64(j)] = np.uint32(np.uint64(base) + trailing_zeros(mask))
+                mask &= mask - ONE
+            found += np.uint64(AT_ONCE)
+            if found >= end:
+                break
+        found = end
 
 
 @piece

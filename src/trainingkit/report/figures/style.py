@@ -29,6 +29,7 @@ TRAIN_COLOUR = "#0072b2"
 VALIDATION_COLOUR = "#d55e00"
 THROUGHPUT_COLOUR = "#009e73"
 BYTES_COLOUR = "#e69f00"
+REFERENCE_COLOUR = "#7f7f7f"
 TEXT_COLOUR = "text"
 """As a line's colour: the colour of the page's text, light or dark. The page's script fills it in."""
 

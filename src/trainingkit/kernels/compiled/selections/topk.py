@@ -11,7 +11,7 @@ from trainingkit.kernels.compiled.indices import pack, unpack
 from trainingkit.kernels.compiled.magnitude import ABSOLUTE, INFINITE
 from trainingkit.kernels.compiled.options import piece
 from trainingkit.kernels.compiled.selections.base import SELECTIONS, Drivers
-from trainingkit.kernels.compiled.threshold import ABOVE_ALL, LANES, add_and_find, candidates, narrow, resolve
+from trainingkit.kernels.compiled.threshold import ABOVE_ALL, LANES, add_and_mark, gather_indices, mark, narrow, resolve
 from trainingkit.kernels.rowplan import RowPlan
 
 FORMAT_ENCODE, FORMAT_DECODE = encode_fp32, decode_fp32
@@ -29,19 +29,20 @@ def encode_topk(
     x, residual, message, new_residual, memory, own, width, keep, index_bits, index_bytes, row_bytes, block
 ):
     """Encode rows of `width` values, `keep` of them each."""
-    values, indices, keys, ranked, row = own
+    values, indices, masks, keys, ranked, row = own
     finite, offset, guess = True, 0, FIRST_GUESS
     for start in range(0, x.size, width):
         y = new_residual[start : start + width] if new_residual.size else row
         part, old = x[start : start + width], residual[start : start + width]
-        top, count = add_and_find(part, old, y, np.int32(guess), indices)
+        top, count = add_and_mark(part, old, y, np.int32(guess), masks)
         bits = y.view(np.int32)
         if top > INFINITE:
             without_nans(bits, ranked[: y.size])
             bits = ranked[: y.size]
         low, count, high = narrow(bits, keep, keep // 2 + 8, 0, width, ABOVE_ALL, guess, count, FIRST_STEP)
         if low != guess:
-            candidates(bits, np.int32(low), indices)
+            mark(bits, np.int32(low), masks)
+        gather_indices(masks, y.size, indices)
         low = resolve(bits, keep, low, count, high, indices, keys)
         guess = max(1, low - MARGIN)
         pack(indices, keep, index_bits, message, offset)
@@ -57,7 +58,7 @@ def encode_topk(
 
 def decode_topk(message, out, weight, accumulate, memory, own, width, keep, index_bits, index_bytes, row_bytes, block):
     """Decode rows; accumulating touches kept values only. Returns False where the indices are damaged."""
-    values, indices, _, _, _ = own
+    values, indices, _, _, _, _ = own
     sound, offset = True, 0
     for start in range(0, out.size, width):
         place = out[start : start + width]
@@ -81,7 +82,8 @@ def _capacity(plan: RowPlan) -> int:
 def _scratch(plan: RowPlan) -> tuple[Any, ...]:
     indices, keys = np.empty(plan.width + 2 * LANES, np.uint32), np.empty(plan.width + LANES, np.int32)
     ranked, row = np.empty(plan.width, np.int32), np.empty(plan.width, np.float32)
-    return np.empty(plan.keep, np.float32), indices, keys, ranked, row
+    masks = np.empty(plan.width // LANES + 1, np.uint64)
+    return np.empty(plan.keep, np.float32), indices, masks, keys, ranked, row
 
 
 def _numbers(plan: RowPlan) -> tuple[int, ...]:
