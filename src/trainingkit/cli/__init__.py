@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 DATA_HELP = """Prepare data for training.
@@ -31,6 +32,7 @@ def make_app() -> App:
         help="Train PyTorch models on slow links, unequal machines and machines that fail.",
         help_epilogue=epilogue,
         version=__version__,
+        suppress_keyboard_interrupt=False,
         help_format="plaintext",
     )
     named = {"train": train, "resume": resume, "eval": evaluate, "export": export, "report": report}
@@ -43,13 +45,22 @@ def make_app() -> App:
     return app
 
 
-def main() -> None:
-    """Entry point: run the command, turn errors for people into their text and exit code."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point: run the command, turn errors for people into their text and exit code.
+
+    Args:
+        arguments: what the person typed after `trainingkit`; by default this process's own arguments.
+    """
     from trainingkit.core.errors import TrainingKitError
     from trainingkit.core.exitcodes import BAD_INPUT, INTERRUPTED
 
     try:
-        code = make_app()(exit_on_error=False, print_error=True, result_action="return_value")
+        code = make_app()(
+            sys.argv[1:] if arguments is None else arguments,
+            exit_on_error=False,
+            print_error=True,
+            result_action="return_value",
+        )
     except TrainingKitError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(error.exit_code)

@@ -68,7 +68,13 @@ def _launch(recipe: Recipe, run: RunFolder) -> Verdict:
 
     threads = threads_per_worker(recipe.workers, wanted=recipe.run.threads)
     arguments = ("-m", WORKER_MODULE, str(run.root))
-    result = launch(arguments, workers=recipe.workers, threads=threads, grace_s=recipe.run.grace_s)
+    result = launch(
+        arguments,
+        workers=recipe.workers,
+        threads=threads,
+        grace_s=recipe.run.grace_s,
+        on_interrupt=lambda: _say("Finishing this step and saving. Ctrl-C again ends at once, without saving."),
+    )
     outcomes = outcome.read(run)
     crashed = {rank: how for rank, how in result.crashed.items() if rank not in outcomes}
     if result.signal is not None and _cut_short(outcomes, recipe.workers):

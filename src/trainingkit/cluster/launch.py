@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import uuid
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -39,13 +39,21 @@ class LaunchResult:
     signal: signal.Signals | None = None
 
 
-def launch(arguments: Sequence[str], *, workers: int, threads: int, grace_s: float) -> LaunchResult:
+def launch(
+    arguments: Sequence[str],
+    *,
+    workers: int,
+    threads: int,
+    grace_s: float,
+    on_interrupt: Callable[[], None] = lambda: None,
+) -> LaunchResult:
     """Run `python ARGUMENTS` as `workers` ranks and wait for them.
 
     Args:
         arguments: what follows the interpreter, for example ("-m", "package.module", "argument").
         threads: OMP_NUM_THREADS of each, unless the caller's environment already sets it.
         grace_s: seconds between passing on a signal and SIGKILL.
+        on_interrupt: called when the first Ctrl-C is passed on.
 
     Raises:
         ClusterError: the agent itself could not start.
@@ -55,7 +63,7 @@ def launch(arguments: Sequence[str], *, workers: int, threads: int, grace_s: flo
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    _quiet_agent()
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -68,8 +76,9 @@ def launch(arguments: Sequence[str], *, workers: int, threads: int, grace_s: flo
         monitor_interval=0.1,
         logs_specs=DefaultLogsSpecs(),
         shutdown_timeout=max(1, round(grace_s)),
+        signals_to_handle="SIGTERM,SIGHUP,SIGQUIT",
     )
-    with _environment(threads), _nobody_left(), _interrupts():
+    with _environment(threads), _nobody_left(), _interrupts(on_interrupt):
         try:
             elastic_launch(config, sys.executable)(*arguments)
         except ChildFailedError as error:
@@ -87,6 +96,13 @@ def launch(arguments: Sequence[str], *, workers: int, threads: int, grace_s: flo
     return LaunchResult()
 
 
+def _quiet_agent() -> None:
+    """Its warnings repeat what we say ourselves. Each of its modules sets a level of its own."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith("torch.distributed.elastic"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
 def _how(exit_code: int) -> str:
     if exit_code >= 0:
         return f"exit code {exit_code}"
@@ -101,7 +117,6 @@ def _how(exit_code: int) -> str:
 def _environment(threads: int) -> Iterator[None]:
     before = dict(os.environ)
     os.environ[OWN_LAUNCH] = str(os.getpid())
-    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = "SIGTERM,SIGHUP,SIGQUIT"
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     try:
         yield
@@ -129,23 +144,23 @@ def _kill_children(*, but: Container[int] = ()) -> list[psutil.Process]:
 
 
 @contextlib.contextmanager
-def _interrupts() -> Iterator[None]:
+def _interrupts(on_interrupt: Callable[[], None]) -> Iterator[None]:
     """The first SIGINT goes to the agent, which passes it on to the workers; the second one kills them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, _first_interrupt)
+    from torch.distributed.elastic.multiprocessing import SignalException
+
+    def first(number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, _second_interrupt)
+        on_interrupt()
+        raise SignalException("interrupted", sigval=signal.Signals(number))
+
+    before = signal.signal(signal.SIGINT, first)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _first_interrupt(number: int, _frame: FrameType | None) -> None:
-    from torch.distributed.elastic.multiprocessing import SignalException
-
-    signal.signal(signal.SIGINT, _second_interrupt)
-    raise SignalException("interrupted", sigval=signal.Signals(number))
 
 
 def _second_interrupt(_number: int, _frame: FrameType | None) -> None:

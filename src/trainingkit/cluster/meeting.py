@@ -12,7 +12,8 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 from trainingkit.cluster.place import Place
 from trainingkit.core.errors import ClusterError
 
-JOIN_POLL_S = 1.0
+JOIN_POLL_S = (0.02, 0.5)
+"""First and longest pause between two looks at who has joined."""
 
 
 @dataclass(frozen=True)
@@ -101,21 +102,21 @@ def _wait_for_all(store: Store, place: Place, join_s: float) -> None:
     store.set(f"joined/{place.rank}", "1")
     end = time.monotonic() + join_s
     keys = {f"joined/{rank}": rank for rank in range(place.world_size)}
-    while True:
-        missing = [key for key in keys if not store.check([key])]
-        if not missing:
-            return
-        if time.monotonic() > end:
-            names = ", ".join(str(keys[key]) for key in missing[:8])
-            raise ClusterError(
-                f"{len(missing)} of {place.world_size} ranks did not appear within {join_s:.0f} s.",
-                field="WORLD_SIZE",
-                found=f"missing ranks: {names}{' ...' if len(missing) > 8 else ''}",
-                expected="the same command started on every host",
-                next_step="Look at those hosts' output; raise sync.join_s if they are only slow to start.",
-            )
-        wait = datetime.timedelta(seconds=min(JOIN_POLL_S, max(0.01, end - time.monotonic())))
-        try:
-            store.wait(missing, wait)
-        except dist.DistStoreError:
-            continue
+    pause, longest = JOIN_POLL_S
+    while not store.check(list(keys)):
+        missing = [rank for key, rank in keys.items() if not store.check([key])]
+        if missing and time.monotonic() > end:
+            raise _missing(missing, place, join_s)
+        time.sleep(pause)
+        pause = min(longest, 2 * pause)
+
+
+def _missing(ranks: list[int], place: Place, join_s: float) -> ClusterError:
+    names = ", ".join(str(rank) for rank in ranks[:8])
+    return ClusterError(
+        f"{len(ranks)} of {place.world_size} ranks did not appear within {join_s:g} s.",
+        field="WORLD_SIZE",
+        found=f"missing ranks: {names}{' ...' if len(ranks) > 8 else ''}",
+        expected="the same command started on every host",
+        next_step="Look at those hosts' output; raise sync.join_s if they are only slow to start.",
+    )

@@ -64,7 +64,7 @@ class Codec:
 
         Returns:
             Whether all of y is finite. If not, the message is whole and deterministic, with zeros for what is not
-            finite, and the step should be aborted.
+            finite, and the step should be aborted: the new residual holds no meaning.
 
         Raises:
             ConfigError: a tensor of another dtype, size, layout or device, or memory that must not be shared.

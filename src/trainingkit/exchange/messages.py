@@ -1,17 +1,31 @@
 """One message of a round: the header, then each part's code for one shard, one after the other.
 
 Encoding and decoding of whole messages, and the mean over ranks: fp32, in rank order, so that it is the same bits
-wherever and whenever it is taken.
+wherever and whenever it is taken. A part is encoded for all owners at once: a shard is a whole number of granules, so
+its code is a range of bytes of the whole part's code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 
 from trainingkit.exchange.header import HEADER_BYTES, read_header, write_header
 from trainingkit.exchange.parts import Part
+
+
+class Heard(NamedTuple):
+    """What the headers of all ranks' messages say together.
+
+    Args:
+        finite: whether the values of every rank that counts were finite.
+        factors: N w_r / W per rank.
+    """
+
+    finite: bool
+    factors: list[float]
 
 
 def total_bytes(parts: Sequence[Part]) -> int:
@@ -27,52 +41,66 @@ def say(parts: Sequence[Part], messages: torch.Tensor, *, weight: float) -> None
             so that every owner learns it.
     """
     finite = True
-    for owner, message in enumerate(messages.unbind()):
-        for part, code in _codes(parts, message):
-            old, new = part.residuals.own, part.residuals.own_next
-            finite &= part.codec.encode(part.of(part.values, owner), part.of(old, owner), code, part.of(new, owner))
+    for part, code in _codes(parts, messages):
+        old, new = part.residuals.own, part.residuals.own_next
+        finite &= part.codec.encode(part.values, old, part.code, new)
+        code.copy_(part.code.view(code.shape))
     for message in messages.unbind():
         write_header(message, finite=finite, weight=weight)
 
 
-def answer(parts: Sequence[Part], received: torch.Tensor, reply: torch.Tensor, sums: Sequence[torch.Tensor]) -> None:
+def listen(received: torch.Tensor) -> Heard:
+    """Read the headers of all ranks' messages, [ranks, bytes] uint8 in rank order.
+
+    A rank of weight zero takes no part, so it does not matter either whether its values were finite.
+    """
+    headers = [read_header(message) for message in received.unbind()]
+    factors = mean_factors([weight for _, weight in headers])
+    return Heard(all(finite or not factor for (finite, _), factor in zip(headers, factors, strict=True)), factors)
+
+
+def mean_factors(weights: Sequence[float]) -> list[float]:
+    """N w_r / W per rank, W the sum of the weights; exactly 1.0 where all weights are equal, all zero included."""
+    if len(set(weights)) == 1:
+        return [1.0] * len(weights)
+    total = sum(weights)
+    return [len(weights) * weight / total for weight in weights]
+
+
+def mean(parts: Sequence[Part], received: torch.Tensor, factors: Sequence[float], out: Sequence[torch.Tensor]) -> None:
+    """out = sum over ranks of factor_r x message_r, times 1/N.
+
+    With equal weights every factor is exactly 1, and the result is what DDP does: a sum, multiplied by 1/N.
+
+    Args:
+        received: [ranks, bytes] uint8, in rank order.
+        out: per part [shard] fp32, overwritten.
+    """
+    for (part, codes), total in zip(_codes(parts, received), out, strict=True):
+        for rank, (code, factor) in enumerate(zip(codes.unbind(), factors, strict=True)):
+            part.codec.decode(code, total, weight=factor, accumulate=rank > 0)
+        total.mul_(1.0 / len(factors))
+
+
+def answer(
+    parts: Sequence[Part], received: torch.Tensor, reply: torch.Tensor, sums: Sequence[torch.Tensor]
+) -> list[float]:
     """As owner: the weighted mean of all ranks' messages, encoded again with the owner's own residual.
 
     Args:
         received: [ranks, bytes] uint8, in rank order.
         reply: [bytes] uint8, overwritten.
         sums: per part [shard] fp32, scratch.
-    """
-    finite = mean(parts, received, sums)
-    for (part, code), total in zip(_codes(parts, reply), sums, strict=True):
-        finite &= part.codec.encode(total, part.residuals.answer, code, part.residuals.answer_next)
-    write_header(reply, finite=finite, weight=0.0)
-
-
-def mean(parts: Sequence[Part], received: torch.Tensor, out: Sequence[torch.Tensor]) -> bool:
-    """out = sum over ranks of (N w_r / W) x message_r, times 1/N, with W the sum of the weights w_r.
-
-    With equal weights every factor is exactly 1, and the result is what DDP does: a sum, multiplied by 1/N.
 
     Returns:
-        Whether every rank's values were finite.
+        The factors of all ranks.
     """
-    headers = [read_header(message) for message in received.unbind()]
-    factors = mean_factors([weight for _, weight in headers])
-    for rank, (message, factor) in enumerate(zip(received.unbind(), factors, strict=True)):
-        for (part, code), total in zip(_codes(parts, message), out, strict=True):
-            part.codec.decode(code, total, weight=factor, accumulate=rank > 0)
-    for total in out:
-        total.mul_(1.0 / len(headers))
-    return all(finite for finite, _ in headers)
-
-
-def mean_factors(weights: Sequence[float]) -> list[float]:
-    """N w_r / W per rank; exactly 1.0 where all weights are equal, and where all are zero."""
-    if len(set(weights)) == 1:
-        return [1.0] * len(weights)
-    total = sum(weights)
-    return [len(weights) * weight / total for weight in weights]
+    finite, factors = listen(received)
+    mean(parts, received, factors, sums)
+    for (part, code), total in zip(_codes(parts, reply.unsqueeze(0)), sums, strict=True):
+        finite &= part.codec.encode(total, part.residuals.answer, code[0], part.residuals.answer_next)
+    write_header(reply, finite=finite, weight=0.0)
+    return factors
 
 
 def hear(parts: Sequence[Part], replies: torch.Tensor) -> bool:
@@ -82,21 +110,17 @@ def hear(parts: Sequence[Part], replies: torch.Tensor) -> bool:
         replies: [owners, bytes] uint8.
 
     Returns:
-        Whether every rank's values were finite.
+        Whether every owner found all values finite.
     """
-    finite = True
-    for owner, reply in enumerate(replies.unbind()):
-        sound, _ = read_header(reply)
-        finite &= sound
-        for part, code in _codes(parts, reply):
-            part.codec.decode(code, part.of(part.values, owner))
-    return finite
+    for part, code in _codes(parts, replies):
+        part.code.view(code.shape).copy_(code)
+        part.codec.decode(part.code, part.values)
+    return all(read_header(reply)[0] for reply in replies.unbind())
 
 
-def _codes(parts: Sequence[Part], message: torch.Tensor) -> list[tuple[Part, torch.Tensor]]:
-    codes = []
+def _codes(parts: Sequence[Part], messages: torch.Tensor) -> Iterator[tuple[Part, torch.Tensor]]:
+    """Each part with its columns of some messages: [messages, part.message_bytes] uint8."""
     start = HEADER_BYTES
     for part in parts:
-        codes.append((part, message[start : start + part.message_bytes]))
+        yield part, messages[:, start : start + part.message_bytes]
         start += part.message_bytes
-    return codes

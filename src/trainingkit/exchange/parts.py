@@ -42,9 +42,14 @@ class Residuals:
             answer_next=torch.zeros(layout.shard) if sharded else None,
         )
 
-    def commit(self) -> None:
-        """The round counted."""
-        self.own, self.own_next = self.own_next, self.own
+    def commit(self, *, counted: bool = True) -> None:
+        """The round was taken.
+
+        Args:
+            counted: whether this rank's messages counted in the mean; if not, it still owes what it owed before.
+        """
+        if counted:
+            self.own, self.own_next = self.own_next, self.own
         self.answer, self.answer_next = self.answer_next, self.answer
 
 
@@ -78,6 +83,11 @@ class Part:
 
     Args:
         values: [layout.padded] fp32; the input before the round, the agreed mean after it. Zero beyond the elements.
+
+    Attributes:
+        shard: elements per owner.
+        message_bytes: bytes of one shard's code.
+        code: [owners * message_bytes] uint8, scratch: the code of all shards.
     """
 
     def __init__(self, codec: Codec, layout: Layout, values: torch.Tensor, residuals: Residuals) -> None:
@@ -88,7 +98,4 @@ class Part:
         self.residuals = residuals
         self.shard = layout.shard
         self.message_bytes = codec.message_bytes(layout.shard)
-
-    def of(self, flat: torch.Tensor, owner: int) -> torch.Tensor:
-        """An owner's shard of a [layout.padded] tensor."""
-        return flat[owner * self.shard : (owner + 1) * self.shard]
+        self.code = torch.zeros(layout.owners * self.message_bytes, dtype=torch.uint8)

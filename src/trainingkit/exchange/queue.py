@@ -12,6 +12,9 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from trainingkit.core.errors import StepError
+from trainingkit.core.logging import LOG
+
 STAGES = 3
 Stage = Callable[[], None]
 Done = Callable[[BaseException | None], None]
@@ -33,6 +36,7 @@ class OrderedQueue:
     def __init__(self, name: str) -> None:
         self._inboxes: list[queue.SimpleQueue[_Item | None]] = [queue.SimpleQueue() for _ in range(STAGES)]
         self._error: BaseException | None = None
+        self._closed = False
         self._threads = [
             threading.Thread(target=self._work, args=(stage,), name=f"{name}-{stage}", daemon=True)
             for stage in range(STAGES)
@@ -41,34 +45,52 @@ class OrderedQueue:
             thread.start()
 
     def put(self, stages: Sequence[Stage], done: Done) -> None:
-        """Start a round. `done` is called once, on a thread of the queue, with None or what went wrong."""
+        """Start a round. `done` is called once, on a thread of the queue, with None or what went wrong.
+
+        Raises:
+            StepError: the queue is closed.
+        """
         assert len(stages) <= STAGES
+        if self._closed:
+            raise StepError(
+                "The exchange of this model is closed.",
+                found="a backward after `close`",
+                expected="no further training with this wrapper",
+                next_step="Call `detach` instead of `close` to go on with plain DDP, or wrap the model anew.",
+            )
         self._inboxes[0].put(_Item(stages, done))
 
     def close(self) -> None:
         """Finish what is in the queue and end the threads. Safe to call twice."""
+        self._closed = True
         self._inboxes[0].put(None)
         for thread in self._threads:
             thread.join()
 
     def _work(self, stage: int) -> None:
+        last = stage == STAGES - 1
         while True:
             item = self._inboxes[stage].get()
-            last = stage == STAGES - 1
-            if item is None:
-                if not last:
-                    self._inboxes[stage + 1].put(None)
-                return
-            self._run(item, stage)
+            if item is not None:
+                self._guarded(item.stages[stage : stage + 1])
             if not last:
                 self._inboxes[stage + 1].put(item)
-            else:
-                item.done(self._error)
+            elif item is not None:
+                self._finish(item)
+            if item is None:
+                return
 
-    def _run(self, item: _Item, stage: int) -> None:
-        if self._error is not None or stage >= len(item.stages):
-            return
+    def _guarded(self, stages: Sequence[Stage]) -> None:
+        for stage in stages:
+            if self._error is None:
+                try:
+                    stage()
+                except BaseException as error:
+                    self._error = error
+
+    def _finish(self, item: _Item) -> None:
         try:
-            item.stages[stage]()
+            item.done(self._error)
         except BaseException as error:
-            self._error = error
+            LOG.exception("the end of a round failed")
+            self._error = self._error or error

@@ -15,11 +15,14 @@ class Round(Protocol):
     Attributes:
         parts: where input is put and the mean is found.
         stages: called once per step each, in order; stage i of bucket b runs after stage i of bucket b - 1.
-        finite: after the last stage, False when any rank's values were not finite (the same on all ranks).
+        finite: after the last stage, False when the values of any rank that counts were not finite (the same on all
+            ranks).
+        counted: after the last stage, False when this rank's weight was zero and others' was not.
     """
 
     parts: Sequence[Part]
     finite: bool
+    counted: bool
 
     @property
     def stages(self) -> Sequence[Any]:

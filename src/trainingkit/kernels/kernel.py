@@ -39,7 +39,8 @@ class Kernel(Protocol):
             x: [rows * width] fp32, contiguous, CPU. Not modified.
             residual: like `x`, or None for zeros. Not modified.
             message: [rows * row_bytes] uint8, overwritten.
-            new_residual: like `x`, overwritten with y minus what the message says; or None.
+            new_residual: like `x`, overwritten with y minus what the message says; or None. It holds no meaning where
+                y is not finite.
 
         Returns:
             Whether all of y is finite. What is not is sent as zero.

@@ -25,7 +25,9 @@ class TorchKernel:
     @staticmethod
     def supports(plan: RowPlan) -> bool:
         """Whether the reference has the plan's selection, format and packing."""
-        from trainingkit.kernels.reference import FORMATS, PACKINGS, SELECTIONS
+        from trainingkit.kernels.reference.formats import FORMATS
+        from trainingkit.kernels.reference.packings import PACKINGS
+        from trainingkit.kernels.reference.selections import SELECTIONS
 
         known = plan.selection in SELECTIONS.names() and plan.format in FORMATS.names()
         return known and (not plan.packing or plan.packing in PACKINGS.names())
@@ -33,13 +35,13 @@ class TorchKernel:
     @staticmethod
     def encode(plan: RowPlan, x: Tensor, residual: Tensor | None, message: Tensor, new_residual: Tensor | None) -> bool:
         """See `Kernel.encode`."""
-        from trainingkit.kernels.reference import encode
+        from trainingkit.kernels.reference.rows import encode
 
         return encode(plan, x, residual, message, new_residual)
 
     @staticmethod
     def decode(plan: RowPlan, message: Tensor, out: Tensor, weight: float, accumulate: bool) -> bool:
         """See `Kernel.decode`."""
-        from trainingkit.kernels.reference import decode
+        from trainingkit.kernels.reference.rows import decode
 
         return decode(plan, message, out, weight, accumulate)

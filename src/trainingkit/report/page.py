@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from functools import lru_cache
-from importlib import resources
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
 from trainingkit.report import figures, headline, sentences, steptable, summary, tables
+from trainingkit.report.assets import asset, plotly, template
 from trainingkit.report.figures import Figure
 from trainingkit.report.rundata import RunData
 from trainingkit.report.steptable import StepTable
@@ -24,7 +22,7 @@ def render(run: RunData) -> str:
     plots = plots_of(run, table, comparison)
     start = run.last_start
     end = summary.ending(run)
-    return _template().render(
+    return template("page.html").render(
         name=run.name,
         status=end.status,
         status_words=sentences.STATUS_WORDS[end.status],
@@ -39,9 +37,9 @@ def render(run: RunData) -> str:
         tables=tables_of(run),
         glossary=sentences.GLOSSARY,
         trainingkit_version=start.versions.get("trainingkit", "") if start else "",
-        css=Markup(_asset("page.css")),
-        script=Markup(_asset("page.js")),
-        plotly=_plotly(),
+        css=Markup(asset("page.css")),
+        script=Markup(asset("page.js")),
+        plotly=plotly(),
         figures_json=Markup(script_json([drawing(plot) for plot in plots if plot.data])),
     )
 
@@ -126,20 +124,3 @@ def _bytes_sentence(run: RunData, table: StepTable) -> str:
         return ""
     sync = run.last_start.sync if run.last_start else {}
     return sentences.bytes_sentence(float(table.wire_bytes.mean()), sync)
-
-
-def _asset(name: str) -> str:
-    return resources.files("trainingkit.report").joinpath("templates", name).read_text(encoding="utf-8")
-
-
-@lru_cache(maxsize=1)
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    return environment.from_string(_asset("page.html"))
-
-
-@lru_cache(maxsize=1)
-def _plotly() -> Markup:
-    from plotly.offline import get_plotlyjs
-
-    return Markup(get_plotlyjs())

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch._C._distributed_c10d import GradBucket
 
 from trainingkit.codec import Codec
@@ -54,26 +53,33 @@ class Codecs:
 
 
 class Bucket:
-    """One bucket: its parts, and a round per codec that may carry them, over the same residuals."""
+    """One bucket: its parts, and the round that carries them; another codec is another round, same residuals."""
 
     def __init__(
         self, carried: Sequence[Carried], kinds: Sequence[bool], make: Callable[[list[Part]], Round], codecs: Codecs
-    ):
+    ) -> None:
         self.carried = tuple(carried)
         self._kinds = kinds
         self._make = make
         self._codecs = codecs
-        self._rounds: dict[str, Round] = {}
+        self._name = ""
+        self._round: Round | None = None
 
     def round(self, name: str) -> Round:
-        """The round in which `name`'s codec carries the matrices."""
-        if name not in self._rounds:
+        """The round in which `name`'s codec carries the matrices; the buffers of the one before are freed."""
+        if self._round is None or self._name != name:
             parts = [
                 Part(self._codecs.of(name) if squeezed else self._codecs.exempt, c.layout, c.values, c.residuals)
                 for c, squeezed in zip(self.carried, self._kinds, strict=True)
             ]
-            self._rounds[name] = self._make(parts)
-        return self._rounds[name]
+            self._name, self._round = name, self._make(parts)
+        return self._round
+
+    def commit(self) -> None:
+        """The last round was taken: swap the residuals."""
+        assert self._round is not None
+        for carried in self.carried:
+            carried.residuals.commit(counted=self._round.counted)
 
 
 class Buckets:
@@ -102,7 +108,7 @@ class Buckets:
         self._buckets: dict[tuple[str, ...], Bucket] = {}
         self._waiting = State(own={}, answer={})
 
-    def of(self, bucket: GradBucket, names: Mapping[torch.Tensor, str]) -> Bucket:
+    def of(self, bucket: GradBucket, names: Mapping[Any, str]) -> Bucket:
         """The bucket that DDP shows, made on first sight."""
         parameters = bucket.parameters()
         key = tuple(names[parameter] for parameter in parameters)
@@ -110,12 +116,6 @@ class Buckets:
             self._retire(set(key))
             self._buckets[key] = self._new(key, {names[p]: p.numel() for p in parameters})
         return self._buckets[key]
-
-    def commit(self, used: Sequence[Bucket]) -> None:
-        """Swap the residuals of the buckets that took part."""
-        for bucket in used:
-            for carried in bucket.carried:
-                carried.residuals.commit()
 
     def state(self) -> dict[str, Any]:
         """All residuals by name, those not yet placed included."""
@@ -128,27 +128,36 @@ class Buckets:
         Raises:
             CheckpointError: a name or a size that the model does not have.
         """
-        for name, residual in state["own"].items():
-            if sizes.get(name) != residual.numel():
+        ends = {f"own.{name}": (name, residual.numel()) for name, residual in state["own"].items()}
+        for name, pieces in state["answer"].items():
+            ends[f"answer.{name}"] = (name, max((start + values.numel() for start, values in pieces), default=0))
+        for field, (name, end) in ends.items():
+            size = sizes.get(name, -1)
+            if end > size or (end < size and field.startswith("own.")):
                 raise CheckpointError(
                     "A residual in the snapshot does not fit the model.",
-                    field=f"sync.own.{name}",
-                    found=f"{residual.numel()} elements",
-                    expected=f"{sizes[name]} elements" if name in sizes else "no such parameter",
+                    field=f"sync.{field}",
+                    found=f"{end} elements",
+                    expected=f"{size} elements" if name in sizes else "no such parameter",
                     next_step="Resume with the model that made the snapshot.",
                 )
         self._buckets = {}
-        self._waiting = state
+        self._waiting = State(own=dict(state["own"]), answer=dict(state["answer"]))
 
     def _new(self, key: tuple[str, ...], sizes: Mapping[str, int]) -> Bucket:
         carried, kinds = [], []
         for runs, squeezed in zip(split_bucket(key, sizes, self._squeezed), (True, False), strict=True):
-            if runs:
+            if any(run.elements for run in runs):
                 granule = self._codecs.granule if squeezed else self._codecs.exempt.granule
                 carried.append(Carried(runs, owners=self._owners, granule=granule))
                 kinds.append(squeezed)
-        for part in carried:
-            fill(part, self._rank, self._waiting)
+        lost = sum(fill(part, self._rank, self._waiting) for part in carried)
+        if lost:
+            LOG.warning(
+                "%d owners' residuals of %s and others were dropped: another rank owns them since the buckets changed",
+                lost,
+                key[0],
+            )
         for name in key:
             self._waiting["own"].pop(name, None)
             self._waiting["answer"].pop(name, None)
@@ -161,5 +170,3 @@ class Buckets:
             return
         gone = [self._buckets.pop(key) for key in old]
         self._waiting = merge(self._waiting, export((c for bucket in gone for c in bucket.carried), self._rank))
-        if self._owners > 1:
-            LOG.warning("DDP rebuilt its buckets: owners' residuals are kept only where the owner stays the same")

@@ -28,11 +28,12 @@ class Sync(Protocol):
     """A synchroniser over one model.
 
     `module` is what forward is called on; `weight` is this rank's share in the mean (its tokens), set before the last
-    backward of a step by who knows it. Gradients in `.grad` after the last backward of a step are the agreed
-    mean over ranks: the same bits on every rank.
+    backward of a step by who knows it; `scaler` is the GradScaler, where there is one. Gradients in `.grad` after the
+    last backward of a step are the agreed mean over ranks: the same bits on every rank.
     """
 
     weight: float
+    scaler: Any
 
     @property
     def module(self) -> nn.Module:
@@ -57,6 +58,18 @@ class Sync(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """JSON-able facts for the page: `name`, `fp32_bytes`, ..."""
+        ...
+
+    def stats(self) -> dict[str, Any]:
+        """The same facts, and totals so far where there are any."""
+        ...
+
+    def detach(self) -> None:
+        """From now on plain DDP."""
+        ...
+
+    def close(self) -> None:
+        """End the threads, if there are any. No backward may follow."""
         ...
 
     def state_dict(self) -> dict[str, Any]:

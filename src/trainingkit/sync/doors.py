@@ -14,7 +14,7 @@ from trainingkit.exchange import EXCHANGES, pick_exchange
 from trainingkit.exchange.lane import Lane
 from trainingkit.sync.buckets import Codecs
 from trainingkit.sync.contract import Sync
-from trainingkit.sync.exempt import sparse_names, squeezed_names
+from trainingkit.sync.exempt import odd_names, sparse_names, squeezed_names
 from trainingkit.sync.plain import PlainDDP, SingleProcess, group_of
 from trainingkit.sync.section import NO_CODEC
 from trainingkit.sync.squeezed import Squeezed
@@ -59,7 +59,18 @@ def squeeze(
     ranks = dist.get_world_size(group)
     if ranks == 1:
         return SingleProcess(model)
-    _refuse_sparse(model)
+    _refuse(
+        sparse_names(model.module),
+        "Sparse gradients cannot be squeezed.",
+        expected="dense gradients",
+        remedy="Build the embedding with sparse=False",
+    )
+    _refuse(
+        odd_names(model.module),
+        "Gradients that fp32 cannot hold cannot be squeezed.",
+        expected="float32, bfloat16 or float16 parameters",
+        remedy="Convert the model, for example with model.float()",
+    )
     codecs = Codecs(Codec(spec), Codec(WARMUP_CODEC), Codec(EXEMPT_CODEC), pick_exchange(ranks))
     _warm(codecs, group)
     count = EXCHANGES.get(codecs.exchange).LANES
@@ -89,16 +100,17 @@ def rebuilds_buckets(ddp: DistributedDataParallel) -> bool:
     return bool(ddp.static_graph) or not ddp.find_unused_parameters
 
 
-def _refuse_sparse(ddp: DistributedDataParallel) -> None:
-    names = sparse_names(ddp.module)
-    if names:
-        raise ConfigError(
-            "Sparse gradients cannot be squeezed.",
-            field="model",
-            found=f"sparse=True in {', '.join(names[:3])}",
-            expected="dense gradients",
-            next_step="Build the embedding with sparse=False, or use codec 'none'.",
-        )
+def _refuse(names: list[str], problem: str, *, expected: str, remedy: str) -> None:
+    if not names:
+        return
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    raise ConfigError(
+        problem,
+        field="model",
+        found=", ".join(names[:3]) + more,
+        expected=expected,
+        next_step=f"{remedy}, or use codec 'none'.",
+    )
 
 
 def _warm(codecs: Codecs, group: dist.ProcessGroup) -> None:
@@ -111,7 +123,13 @@ def _warm(codecs: Codecs, group: dist.ProcessGroup) -> None:
 
 
 def _new_group(group: dist.ProcessGroup, timeout_s: float) -> dist.ProcessGroup:
+    """A Gloo group over the same ranks. Where they are not all of the job, the others need not call."""
     ranks = dist.get_process_group_ranks(group)
-    made = dist.new_group(ranks, backend="gloo", timeout=datetime.timedelta(seconds=timeout_s))
+    made = dist.new_group(
+        ranks,
+        backend="gloo",
+        timeout=datetime.timedelta(seconds=timeout_s),
+        use_local_synchronization=len(ranks) < dist.get_world_size(),
+    )
     assert isinstance(made, dist.ProcessGroup)
     return made

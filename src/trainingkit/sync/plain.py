@@ -15,17 +15,21 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainingkit.core.logging import LOG
 from trainingkit.sync.contract import SyncStats
+from trainingkit.sync.debt import Debt
 
 _NOISE = "find_unused_parameters=True was specified"
 
 
 class SingleProcess:
-    """No peers, no exchange: plain training, bit for bit."""
+    """No peers, no exchange: plain training, bit for bit. A state of several ranks is owed once, see `sync.debt`."""
 
     def __init__(self, model: nn.Module) -> None:
         self.module = model
         self.weight = 1.0
+        self.scaler: Any = None
+        self._debt: Debt | None = None
 
     def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[object]:
         """Nothing to hold back."""
@@ -46,12 +50,25 @@ class SingleProcess:
         """Facts for the page."""
         return {"name": "one process", "fp32_bytes": 0}
 
+    def stats(self) -> dict[str, Any]:
+        """The same facts."""
+        return self.describe()
+
+    def detach(self) -> None:
+        """Nothing is attached."""
+
+    def close(self) -> None:
+        """No threads."""
+
     def state_dict(self) -> dict[str, Any]:
-        """Nothing to keep."""
-        return {}
+        """Nothing to keep, but what is still owed from a run of several ranks."""
+        return {"own": self._debt.owed(), "answer": {}} if self._debt is not None else {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Nothing to restore."""
+        """What ranks still owed (see `sync.residualstate.redistribute`) is added to the next gradient, once."""
+        if self._debt is not None:
+            self._debt.forget()
+        self._debt = Debt(self.module, state_dict["own"]) if state_dict.get("own") else None
 
 
 class PlainDDP:
@@ -62,6 +79,7 @@ class PlainDDP:
         self.module: nn.Module = ddp
         self._ddp = ddp
         self.weight = 1.0
+        self.scaler: Any = None
         ranks = dist.get_world_size(group_of(ddp))
         dense_bytes = sum(p.numel() * p.element_size() for p in ddp.parameters() if p.requires_grad)
         self._step_bytes = round(2 * (ranks - 1) / ranks * dense_bytes)
@@ -85,12 +103,24 @@ class PlainDDP:
         """Facts for the page."""
         return {"name": "plain DDP, fp32 wire", "fp32_bytes": self._step_bytes}
 
+    def stats(self) -> dict[str, Any]:
+        """The same facts: nothing is counted where there is no hook."""
+        return self.describe()
+
+    def detach(self) -> None:
+        """Nothing is attached."""
+
+    def close(self) -> None:
+        """No threads of ours."""
+
     def state_dict(self) -> dict[str, Any]:
         """Nothing to keep."""
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Nothing to restore."""
+        """Nothing to restore; residuals of a squeezed run are dropped, and that is said."""
+        if state_dict.get("own"):
+            LOG.warning("the snapshot's residuals were dropped: plain DDP has no use for them")
 
 
 def group_of(ddp: DistributedDataParallel) -> dist.ProcessGroup:

@@ -40,15 +40,20 @@ def export(carried: Iterable[Carried], rank: int) -> State:
     return State(own=own, answer=answer)
 
 
-def fill(part: Carried, rank: int, state: State) -> None:
-    """Put a state's residuals of this part's parameters in place; names it does not hold stay at zero."""
+def fill(part: Carried, rank: int, state: State) -> int:
+    """Put a state's residuals of this part's parameters in place; names it does not hold stay at zero.
+
+    Returns:
+        How many answers found no place, because this rank does not own their elements any more.
+    """
+    lost = 0
     for run in part.runs:
         if run.name in state["own"]:
             part.residuals.own[run.in_part : run.in_part + run.elements] = state["own"][run.name]
         target = _answer_piece(part, run, rank)
-        if target is not None:
-            for start, values in state["answer"].get(run.name, ()):
-                _overlay(*target, start, values)
+        for start, values in state["answer"].get(run.name, ()):
+            lost += values.numel() - (_overlay(*target, start, values) if target is not None else 0)
+    return lost
 
 
 def merge(below: State, above: State) -> State:
@@ -63,23 +68,25 @@ def redistribute(states: Sequence[State], world_size: int) -> list[State]:
         states: of all old ranks, in rank order.
 
     Returns:
-        One state per new rank. Answers cover everything in each; a new owner takes what falls into its shard.
+        One state per new rank, without answers: what owners still owe of the mean is owed by every new rank.
     """
-    names = sorted({name for state in states for name in state["own"]})
-    mean = {name: _mean([s["own"][name] for s in states if name in s["own"]], len(states)) for name in names}
-    answers: dict[str, Pieces] = {}
+    mean = {name: values.float() for name, values in pending(states).items()}
+    return [State(own={n: t.clone() for n, t in mean.items()}, answer={}) for _ in range(world_size)]
+
+
+def pending(states: Sequence[State]) -> dict[str, torch.Tensor]:
+    """What is still owed of the agreed mean, by name: [elements] float64, (1/N) sum of own, plus the answers."""
+    owed: dict[str, torch.Tensor] = {}
+    for state in states:
+        for name, residual in state["own"].items():
+            owed.setdefault(name, torch.zeros(residual.numel(), dtype=torch.float64)).add_(residual)
+    for total in owed.values():
+        total.div_(len(states))
     for state in states:
         for name, pieces in state["answer"].items():
-            answers.setdefault(name, []).extend(pieces)
-    return [State(own={n: t.clone() for n, t in mean.items()}, answer=dict(answers)) for _ in range(world_size)]
-
-
-def _mean(residuals: Sequence[torch.Tensor], ranks: int) -> torch.Tensor:
-    """Their sum over `ranks`, taken in float64."""
-    total = torch.zeros(residuals[0].numel(), dtype=torch.float64)
-    for residual in residuals:
-        total += residual
-    return (total / ranks).float()
+            for start, values in pieces:
+                owed[name][start : start + values.numel()] += values
+    return owed
 
 
 def _answer_piece(part: Carried, run: Run, rank: int) -> tuple[int, torch.Tensor] | None:
@@ -95,8 +102,10 @@ def _answer_piece(part: Carried, run: Run, rank: int) -> tuple[int, torch.Tensor
     return low - run.in_part, residual[low - first : high - first]
 
 
-def _overlay(target_start: int, target: torch.Tensor, start: int, values: torch.Tensor) -> None:
+def _overlay(target_start: int, target: torch.Tensor, start: int, values: torch.Tensor) -> int:
+    """Copy the elements that both have; returns how many."""
     low = max(target_start, start)
     high = min(target_start + target.numel(), start + values.numel())
     if low < high:
         target[low - target_start : high - target_start] = values[low - start : high - start]
+    return max(0, high - low)

@@ -12,6 +12,7 @@ DDP waits for the futures at the end of backward.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,12 +25,15 @@ from torch._C._distributed_c10d import GradBucket
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
+from trainingkit.core.errors import ConfigError
 from trainingkit.exchange.clock import StageClock
 from trainingkit.exchange.lane import Lane
 from trainingkit.exchange.queue import OrderedQueue
 from trainingkit.exchange.registry import Round
 from trainingkit.sync.buckets import Bucket, Buckets, Codecs
 from trainingkit.sync.contract import SyncStats
+from trainingkit.sync.dense import DenseReduce
+from trainingkit.sync.exempt import parameter_names
 from trainingkit.sync.plain import group_of
 from trainingkit.sync.residualstate import State
 
@@ -56,10 +60,12 @@ class Squeezed:
         codecs: what carries which elements.
         lanes: as many as the exchange needs.
         warmup_steps: steps at the start that travel in the warm-up codec.
-        dense_steps: steps at the very start that plain DDP makes (two where DDP is going to rebuild its buckets).
+        dense_steps: steps at the start of the process that travel in DDP's own all-reduce (two where DDP is going to
+            rebuild its buckets).
 
     Attributes:
-        weight: this rank's weight in the mean, for example its tokens; equal weights give DDP's mean.
+        weight: this rank's weight in the mean, for example its tokens; equal weights give DDP's mean. A residual is
+            paid with the weight of the step that carries it, and kept where that is zero. Plain DDP knows no weights.
         scaler: a GradScaler, whose scale is taken out before the residual is added and put back after.
         steps: exchanges made so far.
     """
@@ -74,28 +80,29 @@ class Squeezed:
         warmup_steps: int = 0,
         dense_steps: int = 0,
     ) -> None:
+        ddp.register_comm_hook(self, _hook)
         self.module = ddp
         self.weight = 1.0
         self.scaler: Any = None
         self.steps = 0
         self._codecs = codecs
         self._lanes = lanes
-        self._group = group_of(ddp)
-        self._ranks = dist.get_world_size(self._group)
+        self._ranks = dist.get_world_size(group_of(ddp))
+        self._dense = DenseReduce(group_of(ddp))
         self._warmup_steps = warmup_steps
-        self._dense_steps = dense_steps
+        self._dense_left = dense_steps
         self._detached = False
-        self._names = {parameter: name for name, parameter in ddp.module.named_parameters()}
+        self._names = parameter_names(ddp.module)
         self._dense_bytes = 4 * sum(p.numel() for p in ddp.module.parameters() if p.requires_grad)
         self._clock = StageClock()
         self._buckets = Buckets(codecs, lanes, squeezed, clock=self._clock, weight=lambda: self.weight)
         self._open: list[Bucket] = []
+        self._unjudged = False
         self._sound = True
+        self._factor = 1.0
         self._ready_s = 0.0
         self._counted_bytes = 0
-        self._plain_bytes = 0
         self._queue = OrderedQueue("exchange")
-        ddp.register_comm_hook(self, _hook)
 
     def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[object]:
         """All but the last micro-batch of a step accumulate locally (DDP's `no_sync`)."""
@@ -106,8 +113,10 @@ class Squeezed:
         self._settle()
 
     def commit(self) -> SyncStats:
-        """Swap the new residuals in."""
-        self._buckets.commit(self._open)
+        """Swap the new residuals in, unless a value was not finite."""
+        if self._sound:
+            for bucket in self._open:
+                bucket.commit()
         return self._close_step()
 
     def abort(self) -> SyncStats:
@@ -121,7 +130,7 @@ class Squeezed:
 
     def stats(self) -> dict[str, Any]:
         """Facts and totals: codec, steps, bytes sent so far, bytes a plain step sends."""
-        return {**self.describe(), "steps": self.steps, "sent_bytes": self._total_bytes()}
+        return {**self.describe(), "steps": self.steps + self._unjudged, "sent_bytes": self._total_bytes()}
 
     def describe(self) -> dict[str, Any]:
         """Facts for the page: the codec, and what a plain step would send in fp32 and in bf16."""
@@ -137,20 +146,21 @@ class Squeezed:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Steps, and the residuals by parameter name (see `sync.residualstate`)."""
+        """Steps, whether detached, and the residuals by parameter name (see `sync.residualstate`)."""
         self._settle()
-        return {"steps": self.steps, **self._buckets.state()}
+        return {"steps": self.steps, "detached": self._detached, **self._buckets.state()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue there, on the rank that made the state.
+        """Continue there, on the rank that made the state; an empty state (of plain DDP) starts afresh.
 
         Raises:
             CheckpointError: the residuals are of another model.
         """
-        self._open = []
-        self.steps = state_dict["steps"]
-        sizes = {name: parameter.numel() for parameter, name in self._names.items()}
-        self._buckets.load(State(own=state_dict["own"], answer=state_dict["answer"]), sizes)
+        state = State(own=state_dict.get("own", {}), answer=state_dict.get("answer", {}))
+        self._buckets.load(state, {name: parameter.numel() for parameter, name in self._names.items()})
+        self._forget_step()
+        self.steps = state_dict.get("steps", 0)
+        self._detached = state_dict.get("detached", False)
 
     def close(self) -> None:
         """End the queue's threads; the hook must not be called again."""
@@ -159,8 +169,12 @@ class Squeezed:
     def _on_bucket(self, bucket: GradBucket) -> Future[torch.Tensor]:
         if bucket.index() == 0:
             self._settle()
-        if self._detached or self.steps < self._dense_steps:
-            return self._plain(bucket.buffer())
+            self._unjudged = True
+            self._check_weight()
+            dense = self._dense_left > 0 and not self._detached
+            self._factor = self._dense.agreed_factor(self.weight, bucket.buffer().device) if dense else 1.0
+        if self._detached or self._dense_left > 0:
+            return self._dense.start(bucket.buffer(), self._factor)
         ready = self._buckets.of(bucket, self._names)
         round_ = ready.round(self._codecs.name_at(self.steps, self._warmup_steps))
         scale = float(self.scaler.get_scale()) if self.scaler is not None else 1.0
@@ -177,45 +191,61 @@ class Squeezed:
         flight.round.stages[0]()
 
     def _on_result(self, flight: _Flight, error: BaseException | None) -> None:
-        if error is not None:
-            flight.future.set_exception(RuntimeError(f"gloo exchange failed: {error}"))  # pyright: ignore[reportArgumentType]
-            return
+        try:
+            if error is None:
+                self._put_back(flight)
+        except Exception as failure:
+            error = failure
+        if error is None:
+            flight.future.set_result(flight.buffer)
+        else:
+            failed = RuntimeError(f"the exchange failed: {type(error).__name__}: {error}")
+            flight.future.set_exception(failed)  # pyright: ignore[reportArgumentType]
+
+    def _put_back(self, flight: _Flight) -> None:
         with self._clock.stage("decode"):
             for carried in flight.bucket.carried:
                 carried.put(flight.buffer, flight.scale)
-            if not flight.round.finite:
+            may_overflow = flight.scale != 1.0 or flight.buffer.dtype == torch.float16
+            if not flight.round.finite or (may_overflow and not bool(flight.buffer.isfinite().all())):
                 self._sound = False
                 flight.buffer.fill_(float("nan"))
-        flight.future.set_result(flight.buffer)
 
-    def _plain(self, buffer: torch.Tensor) -> Future[torch.Tensor]:
-        """What DDP does without a hook: times 1/N, then all-reduce."""
-        buffer.mul_(1.0 / self._ranks)
-        self._plain_bytes += round(2 * (self._ranks - 1) / self._ranks * buffer.numel() * buffer.element_size())
-        work = dist.all_reduce(buffer, group=self._group, async_op=True)
-        assert work is not None
-        return work.get_future().then(lambda done: done.value()[0])
+    def _check_weight(self) -> None:
+        if 0.0 <= self.weight < math.inf:
+            return
+        raise ConfigError(
+            "A rank's weight in the mean cannot be used.",
+            field="weight",
+            found=self.weight,
+            expected="a finite number, not negative, for example this rank's tokens in the step",
+        )
 
     def _settle(self) -> None:
-        """Commit a backward that nobody judged, unless a value was not finite."""
-        if self._open:
-            if self._sound:
-                self._buckets.commit(self._open)
-            self._close_step()
+        """Commit a backward that nobody judged."""
+        if self._unjudged:
+            self.commit()
 
     def _close_step(self) -> SyncStats:
+        if not self._unjudged:
+            return SyncStats()
         hidden, exposed = self._clock.split(self._ready_s)
-        exposed.pop("wire", None)
-        self._clock.reset()
-        self._open = []
-        self._sound = True
+        exposed.pop("wire")
+        self._forget_step()
         self.steps += 1
+        self._dense_left = max(0, self._dense_left - 1)
         total = self._total_bytes()
         sent, self._counted_bytes = total - self._counted_bytes, total
         return SyncStats(wire_bytes=sent, hidden=hidden, exposed=exposed)
 
+    def _forget_step(self) -> None:
+        self._clock.reset()
+        self._open = []
+        self._unjudged = False
+        self._sound = True
+
     def _total_bytes(self) -> int:
-        return self._plain_bytes + sum(lane.sent_bytes for lane in self._lanes)
+        return self._dense.sent_bytes + sum(lane.sent_bytes for lane in self._lanes)
 
 
 def _hook(squeezed, bucket):  # no annotations: DDP compares them with its types, and ours are texts

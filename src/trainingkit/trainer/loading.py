@@ -40,8 +40,8 @@ def load_trained(path: Path, *, step: int | None = None) -> Trained:
         CheckpointError: no such snapshot, or none that is whole.
     """
     run = RunFolder.existing(path)
-    found = _pick(run, step)
     recipe = load_run_recipe(run)
+    found = _pick(run, step)
     corpus: Corpus = recipe.data_section().open()
     model = recipe.model_section().build(corpus.info)
     load(found.path, {f"model/{name}": tensor for name, tensor in model_tensors(model).items()}, only="model/")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from trainingkit.core import toml
 from trainingkit.core.errors import ConfigError, RunFolderError
@@ -52,6 +52,12 @@ class Recipe(KitConfig):
     schedule: dict[str, Any] = Field(default={"kind": "cosine"}, description="table with `kind`")
     batch: BatchSection = BatchSection()
     eval: EvalSection = EvalSection()
+
+    @field_validator("optimizer", "schedule")
+    @classmethod
+    def _kind_has_a_default(cls, table: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        assert info.field_name is not None
+        return {**cls.model_fields[info.field_name].default, **table}
 
     def model_section(self) -> ModelSection:
         """The model's settings, by its registry entry."""

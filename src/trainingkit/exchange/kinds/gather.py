@@ -43,6 +43,7 @@ class GatherRound:
         size = messages.total_bytes(parts)
         self.parts = parts
         self.finite = True
+        self.counted = True
         self.stages = (self._say, self._hear)
         self._lanes = lanes
         self._weight = weight
@@ -61,4 +62,6 @@ class GatherRound:
         with self._clock.stage("wire"):
             self._said.wait()
         with self._clock.stage("decode"):
-            self.finite = messages.mean(self.parts, self._received, [part.values for part in self.parts])
+            self.finite, factors = messages.listen(self._received)
+            self.counted = factors[self._lanes[0].rank] != 0
+            messages.mean(self.parts, self._received, factors, [part.values for part in self.parts])

@@ -46,6 +46,7 @@ class ShardedRound:
         size = messages.total_bytes(parts)
         self.parts = parts
         self.finite = True
+        self.counted = True
         self.stages = (self._say, self._answer, self._hear)
         self._lanes = lanes
         self._weight = weight
@@ -68,7 +69,8 @@ class ShardedRound:
         with self._clock.stage("wire"):
             self._asked.wait()
         with self._clock.stage("encode"):
-            messages.answer(self.parts, self._received, self._reply, self._sums)
+            factors = messages.answer(self.parts, self._received, self._reply, self._sums)
+            self.counted = factors[self._lanes[0].rank] != 0
         self._answered = Pending(self._lanes[1].all_gather(self._replies, self._reply))
 
     def _hear(self) -> None:

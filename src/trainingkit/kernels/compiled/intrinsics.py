@@ -52,16 +52,42 @@ def add_64(typing_context: Any, x: Any, residual: Any, y: Any, start: Any) -> An
     """y = x + residual for 64 values from `start` on (fp32). Returns the largest magnitude, as an integer."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        floats, integers = ir.VectorType(ir.FloatType(), 64), ir.VectorType(ir.IntType(32), 64)
+        floats = ir.VectorType(ir.FloatType(), 64)
         one, other, place = (_address(context, builder, signature, arguments, k, 3, floats) for k in range(3))
         total = builder.fadd(builder.load(one, align=4), builder.load(other, align=4))
         builder.store(total, place, align=4)
-        magnitudes = builder.and_(builder.bitcast(total, integers), ir.Constant(integers, [0x7FFFFFFF] * 64))
-        kind = ir.FunctionType(ir.IntType(32), [integers])
-        largest = cgutils.get_or_insert_function(builder.module, kind, "llvm.vector.reduce.smax.v64i32")
-        return builder.call(largest, [magnitudes])
+        return _largest(builder, total)
 
     return types.int32(x, residual, y, types.intp), emit
+
+
+@intrinsic
+def copy_64(typing_context: Any, x: Any, y: Any, start: Any) -> Any:
+    """y = x for 64 values from `start` on (fp32). Returns the largest magnitude, as an integer."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        floats = ir.VectorType(ir.FloatType(), 64)
+        source, place = (_address(context, builder, signature, arguments, k, 2, floats) for k in range(2))
+        values = builder.load(source, align=4)
+        builder.store(values, place, align=4)
+        return _largest(builder, values)
+
+    return types.int32(x, y, types.intp), emit
+
+
+@intrinsic
+def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    """Ask for the cache line of `array[index]` in the second cache level; harmless beyond the end."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address = _address(context, builder, signature, arguments, 0, 1, ir.IntType(8))
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
+        builder.call(ask, [address, number(0), number(2), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), emit
 
 
 @intrinsic
@@ -95,3 +121,11 @@ def move_16(typing_context: Any, target: Any, at: Any, source: Any, origin: Any)
 def _address(context: Any, builder: Any, signature: Any, arguments: Any, array: int, index: int, kind: Any) -> Any:
     data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
     return builder.bitcast(builder.gep(data, [arguments[index]]), kind.as_pointer())
+
+
+def _largest(builder: Any, values: Any) -> Any:
+    integers = ir.VectorType(ir.IntType(32), 64)
+    magnitudes = builder.and_(builder.bitcast(values, integers), ir.Constant(integers, [0x7FFFFFFF] * 64))
+    kind = ir.FunctionType(ir.IntType(32), [integers])
+    largest = cgutils.get_or_insert_function(builder.module, kind, "llvm.vector.reduce.smax.v64i32")
+    return builder.call(largest, [magnitudes])

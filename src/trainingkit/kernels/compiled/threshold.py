@@ -112,31 +112,52 @@ def _mask(bits, base, threshold):
 
 
 @piece
-def resolve(bits, keep, low, count_low, high, indices, keys):
+def resolve(bits, keep, low, count_low, high, margin, indices, kept_bits):
     """Reduce `count_low` candidates in `indices` to the `keep` largest; among equals the first stay.
+
+    Args:
+        margin: how far above `low` the k-th largest is expected.
+        kept_bits: overwritten with the float bits of those that stay.
 
     Returns:
         The k-th largest magnitude, or a lower threshold that exactly `keep` reach.
     """
-    padded = (count_low + LANES - 1) // LANES * LANES
-    for j in range(count_low):
-        keys[j] = bits[np.uint64(indices[j])] & ABSOLUTE
-    for j in range(count_low, padded):
-        keys[j] = 0
-    low, exact, _ = narrow(keys[:padded], keep, 0, low, count_low, high, low, count_low, 1 << 15)
-    kept = np.uint64(0)
-    if exact == keep:
-        for j in range(count_low):
-            indices[kept] = indices[j]
-            kept += np.uint64(keys[j] >= low)
-        return low
-    equals = 0
-    for j in range(count_low):
-        equals += np.int64(keys[j] == low)
-    room = equals - (exact - keep)
-    for j in range(count_low):
-        equal = np.int64(keys[j] == low)
-        indices[kept] = indices[j]
-        kept += np.uint64(np.int64(keys[j] > low) | (equal & np.int64(room > 0)))
-        room -= equal
+    found = count_low
+    padded = (found + LANES - 1) // LANES * LANES
+    for j in range(found):
+        kept_bits[j] = bits[np.uint64(indices[j])]
+    for j in range(found, padded):
+        kept_bits[j] = 0
+    if found > keep and high - low > 1:
+        guess = min(low + margin, high - 1)
+        count = count_reaching(kept_bits[:padded], np.int32(guess))
+        low, count_low, _ = narrow(kept_bits[:padded], keep, 0, low, count_low, high, guess, count, 1 << 16)
+    if count_low == keep:
+        _keep_reaching(low, found, indices, kept_bits)
+    else:
+        _keep_first_equals(low, count_low - keep, found, indices, kept_bits)
     return low
+
+
+@piece
+def _keep_reaching(low, found, indices, kept_bits):
+    kept = np.uint64(0)
+    for j in range(found):
+        value = kept_bits[j]
+        indices[kept], kept_bits[kept] = indices[j], value
+        kept += np.uint64((value & ABSOLUTE) >= low)
+
+
+@piece
+def _keep_first_equals(low, spare, found, indices, kept_bits):
+    """As `_keep_reaching`, without the last `spare` of those equal to `low`."""
+    equals = 0
+    for j in range(found):
+        equals += np.int64((kept_bits[j] & ABSOLUTE) == low)
+    room, kept = equals - spare, np.uint64(0)
+    for j in range(found):
+        value = kept_bits[j]
+        equal = np.int64((value & ABSOLUTE) == low)
+        indices[kept], kept_bits[kept] = indices[j], value
+        kept += np.uint64(np.int64((value & ABSOLUTE) > low) | (equal & np.int64(room > 0)))
+        room -= equal

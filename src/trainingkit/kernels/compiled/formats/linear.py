@@ -1,7 +1,7 @@
 """Compiled `linear` format: see `trainingkit.kernels.reference.formats.linear` for the arithmetic and the proof.
 
-A tile goes through short passes (measure, quantise, pack, emit) that stay in the first cache level. Runs of exactly
-64 values have loops of fixed length, which LLVM unrolls into a few vector instructions.
+A block is summed, measured, coded and written in one go, while it is in the first cache level. Runs of exactly 64
+values have loops of fixed length, which LLVM unrolls into a few vector instructions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from trainingkit.kernels.compiled.formats.base import FORMATS, Format
-from trainingkit.kernels.compiled.intrinsics import join_halves_64, move_16
+from trainingkit.kernels.compiled.intrinsics import copy_64, join_halves_64, move_16
 from trainingkit.kernels.compiled.magnitude import INFINITE, RUN, add
 from trainingkit.kernels.compiled.options import piece, specialise
 
@@ -21,9 +21,9 @@ OFFSET = np.int32(8)
 
 
 def scratch(capacity, block):
-    """Codes, packed codes and scales of up to `capacity` values."""
+    """Codes, packed codes and scales of up to `capacity` values, and one run of values."""
     codes, packed = np.empty(capacity + block + RUN, np.uint8), np.empty(capacity + RUN, np.uint8)
-    return codes, packed, np.empty(capacity // block + 1, np.float32)
+    return codes, packed, np.empty(capacity // block + 1, np.float32), np.empty(RUN, np.float32)
 
 
 def scale_of(top, scales):
@@ -39,6 +39,12 @@ def scale_of(top, scales):
     return np.float32(1) / scales[0]
 
 
+@piece
+def nearest_level(value, inverse):
+    """value * inverse, rounded to an integer, ties to even: adding 1.5 * 2**23 leaves no room for a fraction."""
+    return (value * inverse + ROUND) - ROUND
+
+
 def quantise(values, start, stop, scale, inverse, codes):
     """Codes of a block; the values become their errors. Only for a block that needs no care."""
     whole = start + (stop - start) // RUN * RUN
@@ -46,11 +52,11 @@ def quantise(values, start, stop, scale, inverse, codes):
         code = codes[first - start : first - start + RUN]
         for j in range(RUN):
             i = np.uint64(first) + np.uint64(j)
-            level = (values[i] * inverse + ROUND) - ROUND
+            level = nearest_level(values[i], inverse)
             code[j] = np.uint8(np.int32(level) + OFFSET)
             values[i] = values[i] - level * scale
     for i in range(whole, stop):
-        level = (values[i] * inverse + ROUND) - ROUND
+        level = nearest_level(values[i], inverse)
         codes[i - start] = np.uint8(np.int32(level) + OFFSET)
         values[i] = values[i] - level * scale
 
@@ -60,7 +66,7 @@ def quantise_with_care(values, start, stop, scale, inverse, codes, finite):
     for i in range(start, stop):
         level = np.float32(0)
         if finite:
-            level = (values[i] * inverse + ROUND) - ROUND
+            level = nearest_level(values[i], inverse)
             level = min(max(level, -LEVELS), LEVELS)
         codes[i - start] = np.uint8(np.int32(level) + OFFSET)
         if finite:
@@ -124,20 +130,35 @@ def bytes_8(count):
 pack, unpack, code_bytes = pack_4, unpack_4, bytes_4
 
 
+@piece
+def fill_run(x, residual, start, stop, run):
+    """run = x + residual from `start` to `stop`, then zeros. Returns the largest magnitude."""
+    run[:] = 0
+    for i in range(start, stop):
+        run[i - start] = x[i] + residual[i] if residual.size else x[i]
+    return copy_64(run, run, 0)
+
+
 def encode(x, residual, errors, block, message, offset, memory):
-    """See `Format.encode`. Each block is summed, measured, coded and written while it is in the first cache level."""
-    codes, _, scales = memory
-    scale_bits = scales.view(np.uint32)
-    finite = True
+    """See `Format.encode`. Each block is summed, measured, coded and written while it is in the first cache level.
+
+    A block that is shorter than a run is filled up with zeros, which takes less time than loops of odd lengths.
+    """
+    codes, _, scales, run = memory
+    scale_bits, finite = scales.view(np.uint32), True
     for start in range(0, errors.size, block):
         stop = min(errors.size, start + block)
-        top = add(x, residual, errors, start, stop)
+        short = stop - start < RUN
+        values, first, last = (run, 0, RUN) if short else (errors, start, stop)
+        top = fill_run(x, residual, start, stop, run) if short else add(x, residual, errors, start, stop)
         inverse = scale_of(top, scales)
         if top >= HUGE:
             finite &= top < INFINITE
-            quantise_with_care(errors, start, stop, scales[0], inverse, codes, top < INFINITE)
+            quantise_with_care(values, first, last, scales[0], inverse, codes, top < INFINITE)
         else:
-            quantise(errors, start, stop, scales[0], inverse, codes)
+            quantise(values, first, last, scales[0], inverse, codes)
+        if short:
+            errors[start:stop] = run[: stop - start]
         message[offset] = np.uint8(scale_bits[0] >> np.uint32(16))
         message[offset + 1] = np.uint8(scale_bits[0] >> np.uint32(24))
         pack(codes, stop - start, message, offset + 2)
@@ -147,7 +168,7 @@ def encode(x, residual, errors, block, message, offset, memory):
 
 def decode(message, offset, out, block, memory):
     """Write the values of a message part into `out`."""
-    codes, room, scales = memory
+    codes, room, scales, _ = memory
     scale_bits = scales.view(np.uint32)
     filled = 0
     for b in range((out.size + block - 1) // block):

@@ -1,0 +1,176 @@
+"""One rank of the bench: its contenders, each with a copy of the model and an optimizer, and how they take a turn.
+
+All hosts of a lab share one kernel, hence one clock. A turn begins at an agreed moment and lasts until the last rank
+has finished it; no barrier's latency is in it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from trainingkit.bench.contender import CONTENDERS, Contender, Setting
+from trainingkit.bench.network.interfaces import sent_bytes
+from trainingkit.bench.network.spec import AGAIN, NetworkSpec
+from trainingkit.bench.paired import ContenderFailed
+from trainingkit.cluster.meeting import Meeting
+from trainingkit.core.section import choose
+from trainingkit.data import SOURCES
+from trainingkit.data.batch import Batch, gather
+from trainingkit.data.contract import Corpus
+from trainingkit.data.evaluation import eval_batches
+from trainingkit.data.order import SampleOrder
+from trainingkit.models import MODELS
+from trainingkit.optim import OPTIMIZERS
+from trainingkit.precision.compute import forward_context
+from trainingkit.trainer.evaluate import evaluate
+from trainingkit.trainer.rng import seed_all
+
+PEAK_LR = 1e-3
+WARMUP_STEPS = 10
+CLIP_NORM = 1.0
+LEAST_LEAD_S = 0.02
+CPU = torch.device("cpu")
+
+
+@dataclass
+class Entrant:
+    """A contender in this rank, with all that belongs to its copy of the model."""
+
+    name: str
+    contender: Contender
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    steps: int = 0
+    losses: list[list[float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one turn cost: seconds until the last rank was done; this rank's bytes a step, counted and said."""
+
+    seconds: float
+    wire_bytes: float | None
+    said_bytes: float
+
+
+class Rank:
+    """This process's part.
+
+    Args:
+        compute: "bf16" or "fp32".
+    """
+
+    def __init__(self, spec: NetworkSpec, meeting: Meeting, compute: str) -> None:
+        self.spec = spec
+        self.meeting = meeting
+        self.compute = compute
+        self.world_size = dist.get_world_size(meeting.group)
+        self.scale = spec.job()
+        self.corpus: Corpus = choose(SOURCES, {"kind": "stdlib", "seq_len": self.scale.seq_len}, field="data").open()
+        self._order = SampleOrder(len(self.corpus.train), spec.seed)
+        self._lead_s = LEAST_LEAD_S
+
+    def enter(self, name: str) -> Entrant:
+        """Build a contender from the same seed as all others; "X again" is a second copy of "X". Collective."""
+        seed_all(self.spec.seed)
+        model = choose(MODELS, self.scale.model, field="model").build(self.corpus.info)
+        optimizer = choose(OPTIMIZERS, {"kind": "adamw", "lr": PEAK_LR}, field="optimizer").build(model)
+        timeout = datetime.timedelta(seconds=self.spec.timeout_s)
+        group = dist.new_group(backend="gloo", timeout=timeout)
+        assert isinstance(group, dist.ProcessGroup)
+        setting = Setting(group, self.spec.codec, self.spec.timeout_s)
+        build = CONTENDERS.get(name.removesuffix(AGAIN), field="--contenders")
+        return Entrant(name, build(model, setting), model, optimizer)
+
+    def turn(self, entrant: Entrant, steps: int) -> Turn:
+        """Take `steps` steps, beginning at the same moment as the other ranks.
+
+        Raises:
+            ContenderFailed: on all ranks, when it failed on any.
+        """
+        batches = [self._batch(entrant.steps + number) for number in range(steps)]
+        start_s = self._agreed_start()
+        before = sent_bytes()
+        said, problem = 0, ""
+        try:
+            for batch in batches:
+                said += self._step(entrant, batch)
+        except RuntimeError as error:
+            problem = str(error).splitlines()[0][:300]
+            self.meeting.store.set(f"failed/{entrant.name}", f"rank {self.meeting.rank}: {problem}")
+        seconds, failed = self._most(time.monotonic() - start_s, 1.0 if problem else 0.0)
+        if failed:
+            raise ContenderFailed(self.meeting.store.get(f"failed/{entrant.name}").decode())
+        after = sent_bytes()
+        counted = None if before is None or after is None else (after - before) / steps
+        return Turn(seconds / steps, counted, said / steps)
+
+    def look(self, entrant: Entrant) -> None:
+        """Note the validation loss when one is due. Collective."""
+        if not entrant.contender.agrees or entrant.steps % self.spec.eval_every:
+            return
+        share = eval_batches(
+            self.corpus.validation, self.scale.batch_size, self.meeting.rank, self.world_size, self.scale.eval_samples
+        )
+        group = self.meeting.group
+        metrics, _ = evaluate(entrant.model, share, info=None, group=group, compute=self.compute, device=CPU)
+        entrant.losses.append([float(entrant.steps), metrics["loss"]])
+
+    def agree(self, value: float) -> float:
+        """Rank 0's value on every rank."""
+        tensor = torch.tensor([value], dtype=torch.float64)
+        dist.broadcast(tensor, src=0, group=self.meeting.group)
+        return float(tensor)
+
+    def facts(self, entrant: Entrant) -> dict[str, Any]:
+        """What was run, for the page."""
+        return {
+            "parameters": sum(p.numel() for p in entrant.model.parameters()),
+            "batch": f"{self.scale.batch_size} x {self.scale.seq_len} bytes on each host",
+            "data": self.corpus.info.name,
+            "compute": self.compute,
+            "threads": torch.get_num_threads(),
+            "optimizer": f"fused AdamW, peak rate {PEAK_LR} after {WARMUP_STEPS} steps",
+            "validation_samples": self.scale.eval_samples,
+        }
+
+    def _step(self, entrant: Entrant, batch: Batch) -> int:
+        contender, optimizer = entrant.contender, entrant.optimizer
+        for group in optimizer.param_groups:
+            group["lr"] = PEAK_LR * min(1.0, (entrant.steps + 1) / WARMUP_STEPS)
+        optimizer.zero_grad(set_to_none=True)
+        with contender.backward():
+            with forward_context(self.compute, CPU):
+                loss = contender.module(**batch).loss
+            loss.backward()
+        torch.nn.utils.clip_grad_norm_(entrant.model.parameters(), CLIP_NORM)
+        optimizer.step()
+        entrant.steps += 1
+        return contender.finish()
+
+    def _batch(self, step: int) -> Batch:
+        size = self.scale.batch_size
+        first = (step * self.world_size + self.meeting.rank) * size
+        return gather(self.corpus.train, self._order.indices(first, size))
+
+    def _agreed_start(self) -> float:
+        """Wait for a moment that all ranks know before it comes."""
+        asked_s = time.monotonic()
+        start_s = self._most(asked_s + self._lead_s)[0]
+        now_s = time.monotonic()
+        self._lead_s = min(1.0, max(LEAST_LEAD_S, 2 * (now_s - asked_s), self._lead_s / 2))
+        time.sleep(max(0.0, start_s - now_s))
+        return start_s
+
+    def _most(self, *values: float) -> list[float]:
+        """The largest over all ranks, of each value."""
+        tensor = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=self.meeting.group)
+        return tensor.tolist()

@@ -1,0 +1,150 @@
+"""One host's process of the network bench: `python -m trainingkit.bench.network.worker FOLDER`.
+
+Three parts: warm-up on open links, paired turns on shaped links, then more steps on open links until all contenders
+that agree have taken as many; the last part is for losses only.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from trainingkit.bench.network.rank import Entrant, Rank
+from trainingkit.bench.network.spec import JUDGED, REFERENCE, TWIN, Measured, NetworkSpec
+from trainingkit.bench.network.stage import SHAPE, UNSHAPE, Stage
+from trainingkit.bench.paired import ContenderFailed, Plan, Turns, measure
+from trainingkit.cluster.machine import has_fast_bf16
+from trainingkit.cluster.meeting import join, leave
+from trainingkit.cluster.place import find_place
+from trainingkit.cluster.threads import threads_per_worker
+from trainingkit.core.errors import ClusterError
+from trainingkit.core.files import write_atomic
+from trainingkit.core.section import check
+from trainingkit.precision.compute import choose_compute
+from trainingkit.precision.section import PrecisionSection
+
+
+class Worker:
+    """The three parts over one rank's contenders."""
+
+    def __init__(self, rank: Rank, stage: Stage) -> None:
+        self.rank = rank
+        self.spec = rank.spec
+        self.stage = stage
+        self.chief = rank.meeting.rank == 0
+        self.measured = Measured()
+        self.entrants: dict[str, Entrant] = {}
+
+    def run(self) -> Measured:
+        """All parts; what was measured, on every rank."""
+        self._warm_up()
+        self._gate(SHAPE)
+        turns = self._time()
+        self.measured.seconds, self.measured.rounds = turns.seconds, turns.rounds
+        self.measured.failed |= turns.failed
+        self._gate(UNSHAPE)
+        self._catch_up()
+        for name, entrant in self.entrants.items():
+            self.measured.losses[name] = entrant.losses
+            entrant.contender.close()
+        return self.measured
+
+    def _warm_up(self) -> None:
+        for name in (REFERENCE, TWIN, JUDGED, *self.spec.contenders):
+            self._tell("warm-up", name, len(self.entrants) / (3 + len(self.spec.contenders)))
+            entrant = self.entrants[name] = self.rank.enter(name)
+            self.measured.labels[name] = entrant.contender.label
+            self.rank.look(entrant)
+            for _ in range(self.spec.warm_steps):
+                if name not in self.measured.failed:
+                    self._try_step(entrant)
+        self.measured.facts = self.rank.facts(self.entrants[REFERENCE])
+
+    def _time(self) -> Turns:
+        failed = self.measured.failed
+        if {REFERENCE, TWIN} & set(failed):
+            raise ClusterError(f"The reference cannot take a step: {failed}", field="bench network")
+        plan = Plan(
+            reference=REFERENCE,
+            twin=TWIN,
+            judged=tuple(name for name in (JUDGED,) if name not in failed),
+            guests=tuple(name for name in self.spec.contenders if name not in failed),
+            rounds=self.spec.rounds,
+            budget_s=self.spec.timing_s / self.spec.steps_per_turn,
+            seed=self.spec.seed,
+        )
+        return measure(plan, self._timed_turn, after_round=lambda turns: self._tell_round(plan, turns))
+
+    def _timed_turn(self, name: str) -> float:
+        entrant = self.entrants[name]
+        self._tell("timing", name)
+        turn = self.rank.turn(entrant, self.spec.steps_per_turn)
+        if turn.wire_bytes is not None:
+            self.measured.wire_bytes.setdefault(name, []).append(turn.wire_bytes)
+        self.measured.said_bytes.setdefault(name, []).append(turn.said_bytes)
+        self.rank.look(entrant)
+        return turn.seconds
+
+    def _catch_up(self) -> None:
+        """Steps on open links, always the contender that is furthest behind, until there are enough or time is up."""
+        began_s = time.monotonic()
+        while True:
+            running = [e for e in self.entrants.values() if e.contender.agrees and e.name not in self.measured.failed]
+            behind = min(running, key=lambda entrant: entrant.steps, default=None)
+            spent = self.rank.agree((time.monotonic() - began_s) / max(self.spec.losses_s, 1e-9))
+            if behind is None or behind.steps >= self.spec.loss_steps or spent >= 1:
+                return
+            self._tell("losses", behind.name, max(spent, behind.steps / self.spec.loss_steps))
+            self._try_step(behind)
+
+    def _try_step(self, entrant: Entrant) -> None:
+        try:
+            self.rank.turn(entrant, 1)
+        except ContenderFailed as error:
+            self.measured.failed[entrant.name] = str(error)
+            return
+        self.rank.look(entrant)
+
+    def _gate(self, gate: str) -> None:
+        dist.barrier(group=self.rank.meeting.group)
+        if self.chief:
+            self.stage.pass_gate(gate, timeout_s=self.spec.timeout_s)
+        dist.barrier(group=self.rank.meeting.group)
+
+    def _tell(self, part: str, name: str, done: float | None = None) -> None:
+        if self.chief:
+            self.stage.tell(part=part, contender=name, done=done)
+
+    def _tell_round(self, plan: Plan, turns: Turns) -> None:
+        if self.chief:
+            done = max(turns.total_s() / plan.budget_s, turns.rounds / plan.most_rounds)
+            kept = turns.kept_share(JUDGED, REFERENCE).value
+            self.stage.tell(part="timing", contender="", done=done, rounds=turns.rounds, kept_share=f"{kept:.3f}")
+
+
+def main(folder: str) -> None:
+    """Join the other hosts, measure, and on rank 0 leave the figures in the folder."""
+    faulthandler.enable()
+    stage = Stage(Path(folder))
+    spec = check(NetworkSpec, json.loads(stage.spec.read_text(encoding="utf-8")))
+    torch.set_num_threads(threads_per_worker(spec.hosts))
+    compute, _ = choose_compute(PrecisionSection(), torch.device("cpu"), cpu_has_bf16=has_fast_bf16())
+    meeting = join(find_place(), join_s=spec.timeout_s, timeout_s=3 * spec.timeout_s)
+    if meeting is None:
+        raise ClusterError("The bench's worker needs a launcher.", field="RANK", next_step="trainingkit bench network")
+    worker = Worker(Rank(spec, meeting, compute), stage)
+    measured = worker.run()
+    if worker.chief:
+        write_atomic(stage.measured, measured.to_json())
+    dist.barrier(group=meeting.group)
+    leave()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

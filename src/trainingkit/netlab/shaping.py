@@ -1,0 +1,54 @@
+"""Lines for `tc -batch` that shape one device. A device shapes what leaves through it, so a link has two of them.
+
+The token bucket (tbf) has two choices of ours:
+
+- **burst**, what may pass at once after silence: 2 ms of the rate, at least ten full frames. Small, so that a transfer of
+  a second is true to a per cent; not smaller, so that a timer which fires a millisecond late costs no throughput. Larger
+  segments that TCP hands down are cut by the kernel before they are counted.
+- **limit**, what may wait, more is dropped. A port of a switch: 50 ms of the rate plus the round trip, at least 100 full
+  frames. A host's own device: at least 1000 full frames, as Linux has by default, so that TCP, which never has more than
+  two segments (of up to 64 kB) of a stream there, feels its own bucket as back-pressure and loses nothing in it.
+
+The bucket counts Ethernet frames (1514 bytes for 1448 of payload), so TCP reaches 0.956 of the stated rate.
+"""
+
+from __future__ import annotations
+
+FRAME_BYTES = 1514
+BURST_S = 0.002
+QUEUE_S = 0.050
+SWITCH_FRAMES = 100
+HOST_FRAMES = 1000
+NETEM_FRAMES = 100_000
+"""How many frames netem may hold; it must never be what drops them."""
+
+
+def burst_bytes(rate_bps: int) -> int:
+    """Bytes that pass at once after silence."""
+    return max(10 * FRAME_BYTES, round(rate_bps * BURST_S / 8))
+
+
+def limit_bytes(rate_bps: int, round_trip_s: float, frames: int) -> int:
+    """Bytes that may wait in the bucket's queue; at least `frames` full frames."""
+    return max(frames * FRAME_BYTES, round(rate_bps * (QUEUE_S + round_trip_s) / 8)) + burst_bytes(rate_bps)
+
+
+def shape(device: str, rate_bps: int, *, round_trip_s: float, frames: int, parent: str = "root") -> list[str]:
+    """Shape a device, or change the rate of one that is shaped."""
+    where = f"qdisc replace dev {device} {parent} handle {'1' if parent == 'root' else '10'}:"
+    limits = f"burst {burst_bytes(rate_bps)} limit {limit_bytes(rate_bps, round_trip_s, frames)}"
+    return [f"{where} tbf rate {rate_bps}bit {limits}"]
+
+
+def unshape(device: str, *, parent: str = "root") -> list[str]:
+    """Take the bucket of a device away again."""
+    return [f"qdisc replace dev {device} {parent} handle {'2' if parent == 'root' else '20'}: pfifo limit 1000"]
+
+
+def impair(device: str, *, delay_s: float, loss: float) -> list[str]:
+    """Delay and loss by the kernel's netem as the device's root; the bucket then goes below it, at `NETEM_PARENT`."""
+    chance = f" loss {loss * 100:.6g}%" if loss else ""
+    return [f"qdisc replace dev {device} root handle 1: netem limit {NETEM_FRAMES} delay {delay_s * 1e6:.0f}us{chance}"]
+
+
+NETEM_PARENT = "parent 1:1"

@@ -1,0 +1,50 @@
+"""A full disk while saving: one message, exit code 1, the earlier snapshots whole; after making room the run goes on."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_runs import losses, nobody_left, recipe, saved_step
+
+from ranks.cli import run_cli
+
+SIZE = "4m"
+"""One snapshot of the test's model takes about 0.8 MB: the first fits, and what the ballast leaves is too little."""
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a few MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", folder], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.mark.parametrize("workers", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_full_disk_ends_the_run_and_keeps_what_was_saved(small_disk: Path, workers: int) -> None:
+    path = recipe(small_disk, steps=40, every=4, workers=workers)
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(2_000_000))
+    finished = run_cli(["train", str(path)], cwd=small_disk)
+    assert finished.code == 1, finished.stdout + finished.stderr
+    assert "The snapshot could not be written: the disk is full." in finished.stderr
+    assert "field:     snapshots" in finished.stderr
+    assert "free for one more snapshot" in finished.stderr
+    assert (
+        "next step: Free space or use another run folder, then resume; earlier snapshots are intact." in finished.stderr
+    )
+    assert "next step: trainingkit resume" in finished.stderr
+    assert "Traceback" not in finished.stderr
+    assert nobody_left(finished.marker)
+    assert saved_step(small_disk / "run") == 4
+    ballast.unlink()
+    resumed = run_cli(["resume", "run"], cwd=small_disk)
+    assert resumed.code == 0, resumed.stdout + resumed.stderr
+    assert sorted(losses(small_disk / "run")) == list(range(1, 41))

@@ -1,0 +1,64 @@
+"""SIGKILL of everything, at moments that differ, then `trainingkit resume`: the losses of an undisturbed run."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from cli_runs import losses, nobody_left, recipe, running, saved_step, wait_for_step
+
+from ranks import until
+from ranks.cli import run_cli
+from trainingkit.core.runfolder import RunFolder
+from trainingkit.recovery import newest_good
+
+STEPS = 14
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[int, float | None]]:
+    """Losses of each rank by step, of a run that nothing happened to."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    finished = run_cli(["train", str(recipe(folder, steps=STEPS))], cwd=folder)
+    assert finished.code == 0, finished.stdout + finished.stderr
+    return {rank: losses(folder / "run", rank) for rank in range(2)}
+
+
+def resume(folder: Path) -> str:
+    """Continue to the end; what was printed."""
+    finished = run_cli(["resume", "run"], cwd=folder)
+    assert finished.code == 0, finished.stdout + finished.stderr
+    assert nobody_left(finished.marker)
+    return finished.stdout
+
+
+def test_killed_between_saves(tmp_path: Path, undisturbed: dict[int, dict[int, float | None]]) -> None:
+    with running(["train", str(recipe(tmp_path, pause_s=0.05, steps=STEPS))], tmp_path) as run:
+        wait_for_step(run, 6)
+    saved = saved_step(tmp_path / "run")
+    assert saved == 4
+    assert f"Continuing after step {saved}." in resume(tmp_path)
+    assert {rank: losses(tmp_path / "run", rank) for rank in range(2)} == undisturbed
+    assert saved_step(tmp_path / "run") == STEPS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", range(6))
+def test_killed_during_saves(tmp_path: Path, undisturbed: dict[int, dict[int, float | None]], moment: int) -> None:
+    """Killed as soon as the unfinished folder of a save shows itself, or some files later; a save every step."""
+    snapshots = RunFolder(tmp_path / "run").snapshots
+    path = recipe(tmp_path, steps=STEPS, every=1)
+    counter = itertools.count()
+
+    def begun() -> bool:
+        partial = [folder for folder in snapshots.glob("*partial*") if len(list(folder.glob("*"))) >= moment // 2]
+        return bool(partial) and next(counter) >= moment
+
+    with running(["train", str(path)], tmp_path) as run:
+        wait_for_step(run, 1)
+        until(lambda: begun() or run.process.poll() is not None, deadline_s=30, what="a save", every_s=0.0005)
+    good, _ = newest_good(snapshots)
+    assert good is not None or not list(snapshots.glob("step-*/manifest.json"))
+    resume(tmp_path)
+    assert {rank: losses(tmp_path / "run", rank) for rank in range(2)} == undisturbed
