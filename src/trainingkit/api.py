@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainingkit.core import outcome
+from trainingkit.core.errors import TrainingKitError
+from trainingkit.core.runfolder import RunFolder
 from trainingkit.sync.contract import Sync
 from trainingkit.sync.doors import squeeze
 from trainingkit.sync.section import DEFAULT_CODEC
@@ -85,13 +88,21 @@ def attach(
             for batch in kit.batches(loader):
                 kit.step(lambda model, batch: loss(model(batch[0]), batch[1]), batch)
     """
-    from trainingkit.report import write
-
     settings = load_kit_config(config)
     session = open_session(settings)
     try:
-        return Kit(session, model.to(session.device), optimizer, settings, rate=scheduler, on_close=write)
+        return Kit(session, model.to(session.device), optimizer, settings, rate=scheduler, on_close=_write_page)
     except BaseException as error:
         outcome.failed(session.rank, 0, error).write(session.run)
         session.on_close()
         raise
+
+
+def _write_page(run: RunFolder) -> None:
+    """The run's page. That it cannot be written is a warning: the training itself went well."""
+    from trainingkit.report import write
+
+    try:
+        write(run)
+    except (TrainingKitError, OSError) as error:
+        warnings.warn(str(error), stacklevel=2)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from trainingkit.cluster.place import Place, find_place
 from trainingkit.core import exitcodes, outcome
+from trainingkit.core.errors import TrainingKitError
 from trainingkit.core.files import write_atomic
 from trainingkit.core.outcome import Outcome, Verdict
 from trainingkit.core.runfolder import RunFolder
@@ -36,8 +37,7 @@ def run_recipe(recipe: Recipe, run: RunFolder, *, resuming: bool = False) -> int
 
 
 def conclude(run: RunFolder, verdict: Verdict) -> int:
-    """Make the page and print how the run ended and what to do next."""
-    page = _page(run)
+    """Print how the run ended and what to do next, then make the page."""
     where = _short(run)
     if verdict.exit_code == exitcodes.DONE:
         _say(f"Run:  {where}")
@@ -46,8 +46,7 @@ def conclude(run: RunFolder, verdict: Verdict) -> int:
     else:
         way_on = _way_on(run, where, "mend the cause and train again")
         sys.stderr.write(f"error: {verdict.message}\n  next step: {way_on}\n  logs:      {where}/logs/\n")
-    if page:
-        _say(f"Page: {page}")
+    _page(run)
     return verdict.exit_code
 
 
@@ -105,14 +104,14 @@ def _write_recipe(recipe: Recipe, run: RunFolder) -> None:
     write_atomic(run.recipe, resolved_text(recipe))
 
 
-def _page(run: RunFolder) -> str | None:
+def _page(run: RunFolder) -> None:
+    """Make the page. That it cannot be written is said, but is no failure of the run."""
     from trainingkit.report import write
 
     try:
-        return str(_relative(write(run)))
-    except OSError as error:
-        sys.stderr.write(f"warning: the page could not be written: {error}\n")
-        return None
+        _say(f"Page: {_relative(write(run))}")
+    except (TrainingKitError, OSError) as error:
+        sys.stderr.write(f"warning: {error}\n")
 
 
 def _way_on(run: RunFolder, where: str, otherwise: str) -> str:

@@ -5,7 +5,7 @@
 
 from trainingkit.netlab.job import JobResult, RankEnd
 from trainingkit.netlab.lab import Counters, Lab
-from trainingkit.netlab.measure import RateMatrix, measure_pair, measure_rates
+from trainingkit.netlab.measure import PairRate, RateMatrix, measure_pair, measure_rates
 from trainingkit.netlab.process import HostProcess
 from trainingkit.netlab.rates import format_rate, parse_rate
 from trainingkit.netlab.relay import RelayCounters
@@ -17,6 +17,7 @@ __all__ = [
     "JobResult",
     "Lab",
     "LabSpec",
+    "PairRate",
     "RankEnd",
     "RateMatrix",
     "RelayCounters",

@@ -11,6 +11,7 @@ import os
 import random
 import signal
 import subprocess
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -224,5 +225,7 @@ def _start_relay(link: Link, files: tuple[int, int], *, seed: int) -> RelayProce
         frame_bytes = FRAME_BYTES if link.loss else SEGMENT_BYTES
         relay = Relay(*files, link.delay_s, link.loss, random.Random(seed), frame_bytes)
         run_relay(relay, memory)
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(1)

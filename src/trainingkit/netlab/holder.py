@@ -11,6 +11,7 @@ import errno
 import os
 import socket
 import sys
+import traceback
 
 from trainingkit.core.errors import ClusterError
 from trainingkit.netlab import linux, wire
@@ -24,7 +25,10 @@ WORLD = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWNET | linux.CLON
 def main() -> int:
     """Make the world, fork its process 1, wait for its end."""
     end = socket.socket(fileno=int(sys.argv[1]))
-    creator = os.pidfd_open(int(sys.argv[2]))
+    try:
+        creator = os.pidfd_open(int(sys.argv[2]))
+    except ProcessLookupError:
+        return 1
     try:
         leave_the_machine()
     except OSError as error:
@@ -72,10 +76,14 @@ def refusal(error: OSError) -> ClusterError:
 
 
 def _first_process(end: socket.socket, creator: int) -> None:
-    """Process 1: build, serve, end."""
+    """Process 1: build, serve, end. Its death takes the world with it."""
     try:
         linux.die_with_parent()
         _serve(end, creator)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(0)

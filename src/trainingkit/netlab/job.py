@@ -7,10 +7,10 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from trainingkit.cluster.threads import threads_per_worker
 from trainingkit.core.errors import ClusterError
@@ -26,6 +26,19 @@ LineSink = Callable[[int, str, str], None]
 READ_BYTES = 1 << 16
 DRAIN_S = 2.0
 TAIL_LINES = 40
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """One job: what `Lab.launch` takes. `port` is rank 0's, for the ranks to meet."""
+
+    argv: tuple[str, ...]
+    world_size: int
+    port: int
+    env: Mapping[str, str]
+    cwd: str | Path | None
+    deadline_s: float | None
+    grace_s: float
 
 
 @dataclass(frozen=True)
@@ -100,32 +113,18 @@ class _Rank:
         return RankEnd(self.rank, self.process.returncode, self.ended_s, **texts)
 
 
-def run_job(
-    lab: Lab,
-    argv: Sequence[str],
-    world_size: int,
-    port: int,
-    *,
-    env: Mapping[str, str],
-    cwd: str | Path | None,
-    deadline_s: float | None,
-    grace_s: float,
-    on_line: LineSink | None,
-) -> JobResult:
+def run_job(lab: Lab, job: JobSpec, on_line: LineSink | None) -> JobResult:
     """Start the ranks, follow them to their end. See `Lab.launch`."""
-    job = _Job(deadline_s, grace_s, on_line)
+    watch = _Watch(job.deadline_s, job.grace_s, on_line)
     try:
-        for rank in range(world_size):
-            variables = {
-                **os.environ,
-                **rank_variables(rank, world_size, lab.address(0), port, given=os.environ),
-                **env,
-            }
-            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-            job.add(_Rank(rank, lab.run(rank, argv, env=variables, cwd=cwd, **pipes)))
-        return job.follow()
+        for rank in range(job.world_size):
+            own = rank_variables(rank, job.world_size, lab.address(0), job.port, given=os.environ)
+            env = {**os.environ, **own, **job.env}
+            process = lab.run(rank, job.argv, env=env, cwd=job.cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            watch.add(_Rank(rank, process))
+        return watch.follow()
     finally:
-        job.clear()
+        watch.clear()
 
 
 def rank_variables(
@@ -148,7 +147,7 @@ def rank_variables(
     }
 
 
-class _Job:
+class _Watch:
     """Follows the ranks by one selector: their pipes and their ends."""
 
     def __init__(self, deadline_s: float | None, grace_s: float, on_line: LineSink | None) -> None:
@@ -197,10 +196,10 @@ class _Job:
             if stream is None:
                 self._end(rank)
             else:
-                self._read(rank, stream, key.fileobj)
+                self._read(rank, stream, key.fd)
 
-    def _read(self, rank: _Rank, stream: str, pipe: IO[bytes]) -> None:
-        data = os.read(pipe.fileno(), READ_BYTES)
+    def _read(self, rank: _Rank, stream: str, pipe: int) -> None:
+        data = os.read(pipe, READ_BYTES)
         rank.take(stream, data, self._on_line)
         if not data:
             self._files.unregister(pipe)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import errno
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -19,7 +17,7 @@ from typing import IO, Any, Self
 import trainingkit
 from trainingkit.core.errors import ClusterError, ConfigError
 from trainingkit.netlab import wire
-from trainingkit.netlab.job import JobResult, LineSink, run_job
+from trainingkit.netlab.job import JobResult, JobSpec, LineSink, run_job
 from trainingkit.netlab.plan import host_address, host_name, plan_links
 from trainingkit.netlab.process import HostProcess
 from trainingkit.netlab.rates import format_rate, parse_rate
@@ -123,8 +121,8 @@ class Lab:
 
         Args:
             env: its whole environment; default: ours.
-            stdin, stdout, stderr: as for `subprocess.Popen` (a file, a descriptor, PIPE, DEVNULL, for stderr STDOUT). By
-                default it reads nothing and writes to our own stdout and stderr.
+            stdin, stdout, stderr: as for `subprocess.Popen` (a file, a descriptor, PIPE, DEVNULL, for stderr STDOUT).
+                By default it reads nothing and writes to our own stdout and stderr.
 
         Raises:
             ClusterError: the program cannot be started, or the lab is gone.
@@ -184,17 +182,8 @@ class Lab:
             )
         with self._lock:
             self._port += 1
-        result = run_job(
-            self,
-            argv,
-            ranks,
-            self._port,
-            env=env or {},
-            cwd=cwd,
-            deadline_s=deadline_s,
-            grace_s=grace_s,
-            on_line=on_line,
-        )
+        job = JobSpec(tuple(argv), ranks, self._port, env or {}, cwd, deadline_s, grace_s)
+        result = run_job(self, job, on_line)
         if check:
             result.check()
         return result
@@ -264,8 +253,8 @@ def _hard(link: Any) -> bool:
 def _relay_note(name: str, rate_bps: int | None, loss: float) -> str:
     most_bps = RELAY_LOSSY_BPS if loss else RELAY_BPS
     return (
-        f"Link {name} is to be {format_rate(rate_bps)}, but this kernel has no netem, and our relay, which adds the delay "
-        f"or loss, carries about {format_rate(most_bps)}."
+        f"Link {name} is to be {format_rate(rate_bps)}, but this kernel has no netem, and our relay, which adds "
+        f"delay and loss, carries about {format_rate(most_bps)}."
     )
 
 

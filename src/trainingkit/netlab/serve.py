@@ -89,7 +89,7 @@ class Server:
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
-                preexec_fn=self._network.hosts[request["host"]].enter,
+                preexec_fn=self._network.hosts[request["host"]].enter,  # noqa: PLW1509 - one thread only
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:

@@ -100,7 +100,7 @@ class LabSpec:
             )
 
 
-def spec_from_texts(  # noqa: PLR0913 - one argument for each option that a person may type
+def spec_from_texts(
     *,
     hosts: int | None = None,
     link: str | None = None,
@@ -132,7 +132,8 @@ def spec_from_texts(  # noqa: PLR0913 - one argument for each option that a pers
 
 def spec_from_json(values: Mapping[str, Any]) -> LabSpec:
     """The spec that `dataclasses.asdict` and JSON made `values` from."""
-    return LabSpec(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+    tuples: dict[str, Any] = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+    return LabSpec(**{**values, **tuples})
 
 
 def parse_share(text: str, *, field: str) -> float:

@@ -1,7 +1,8 @@
 """A raw TCP transfer and a ping-pong between two hosts; a script of its own that needs only the standard library.
 
 `transfer.py receive PORT WARM_S SECONDS PINGS` prints "ready", takes one connection, answers pings, then counts what
-arrives, after a warm-up, for some seconds, and prints one JSON object. `transfer.py send ADDRESS PORT PINGS` is its peer.
+arrives, after a warm-up, for some seconds, and prints one JSON object. `transfer.py send ADDRESS PORT PINGS` is its
+peer.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Messages between a lab's creator and its holder: one JSON object a packet over a Unix socket, open files beside it."""
+"""Messages between a lab's creator and its holder: one JSON object a packet over a Unix socket, files beside it."""
 
 from __future__ import annotations
 

@@ -80,20 +80,21 @@ def cards_of(result: Result) -> list[Card]:
         Card(
             check.name.replace("_", " "),
             f"{check.value:.3f}",
-            "" if check.unit == "ratio" else check.unit,
             (f"90 % interval {bounds_text(check)}; goal {check.goal}.", f"Holds: {holds_text(check, result)}."),
+            unit="" if check.unit == "ratio" else check.unit,
         )
         for check in result.checks
     ]
-    cards.append(Card("Can the machine tell?", "yes" if result.quiet else "no", "", (aa_sentence(result),)))
+    cards.append(Card("Can the machine tell?", "yes" if result.quiet else "no", (aa_sentence(result),)))
     rows = {row.get("contender"): row for row in result.rows}
     ours, plain = (rows.get(name, {}).get("wire_bytes") for name in (JUDGED, "plain"))
     if ours and plain:
         sentence = f"Plain DDP sends {format_bytes(plain)}: {plain / ours:.1f} times as much."
-        cards.append(Card("What does a host send?", format_bytes(ours), "a step", (sentence,)))
+        cards.append(Card("What does a host send?", format_bytes(ours), (sentence,), unit="a step"))
     rho = result.facts.get("rho")
     if rho is not None:
-        cards.append(Card("How slow is the network?", f"{rho:.2f}", "rho", ("Time plain DDP adds / time to compute.",)))
+        meaning = "Seconds that plain DDP adds to a step, divided by the seconds of the step without communication."
+        cards.append(Card("How slow is the network?", f"{rho:.2f}", (meaning,), unit="rho"))
     return cards
 
 

@@ -158,7 +158,8 @@ def encode(x, residual, errors, block, message, offset, memory):
         else:
             quantise(values, first, last, scales[0], inverse, codes)
         if short:
-            errors[start:stop] = run[: stop - start]
+            for i in range(start, stop):
+                errors[i] = run[i - start]
         message[offset] = np.uint8(scale_bits[0] >> np.uint32(16))
         message[offset + 1] = np.uint8(scale_bits[0] >> np.uint32(24))
         pack(codes, stop - start, message, offset + 2)
