@@ -14,10 +14,10 @@ export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev train test lint format test-slow clean
+.PHONY: help venv dev train test lint format test-slow bench-network bench-codec clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(VENV)/.runtime ## create .venv with what training needs
 
@@ -42,6 +42,13 @@ lint: $(VENV)/.dev ## set up, then check style, types and import layers
 
 format: $(VENV)/.dev ## set up, then format the code and mend what ruff can
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+bench-network: $(VENV)/.runtime ## slow links, side by side: make bench-network ARGS="--link 25mbit --minutes 8"
+	@mkdir -p benchmarks/results
+	@$(BIN)/trainingkit bench network --json benchmarks/results/network.json --page benchmarks/results/network.html $(ARGS)
+
+bench-codec: $(VENV)/.runtime ## codecs against a copy, on one thread
+	@$(BIN)/trainingkit bench codec --json benchmarks/results/codec.json $(ARGS)
 
 clean: ## remove what the other targets made (not your runs)
 	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache

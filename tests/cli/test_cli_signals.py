@@ -33,7 +33,7 @@ def ended(run: CliRun, since: float) -> Finished:
     return finished
 
 
-@pytest.mark.parametrize("how", ["ctrl-c", "term", "term-one-worker"])
+@pytest.mark.parametrize("how", ["ctrl-c", pytest.param("term", marks=pytest.mark.slow), "term-one-worker"])
 def test_a_request_to_stop_saves_and_ends_with_75(tmp_path: Path, how: str) -> None:
     with running(["train", str(recipe(tmp_path, pause_s=0.05))], tmp_path) as run:
         wait_for_step(run, 2)
@@ -97,6 +97,7 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
     assert "Traceback" not in finished.stderr
 
 
+@pytest.mark.slow
 def test_a_stop_before_the_first_step_says_that_nothing_was_saved(tmp_path: Path) -> None:
     with running(["train", str(recipe(tmp_path))], tmp_path) as run:
         until(lambda: len(worker_pids(run)) == 2, deadline_s=90, what="two workers")
@@ -108,6 +109,7 @@ def test_a_stop_before_the_first_step_says_that_nothing_was_saved(tmp_path: Path
     assert "next step: train again; nothing was saved yet" in finished.stdout
 
 
+@pytest.mark.slow
 def test_one_process_stops_too(tmp_path: Path) -> None:
     with running(["train", str(recipe(tmp_path, pause_s=0.05, workers=1))], tmp_path) as run:
         wait_for_step(run, 2)

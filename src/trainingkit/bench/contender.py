@@ -1,4 +1,4 @@
-"""What a contender is: a copy of the model with a way of its own to agree on gradients; one file each in `contenders`."""
+"""What is a contender? A copy of the model with a way of its own to agree on gradients; a file each in `contenders`."""
 
 from __future__ import annotations
 

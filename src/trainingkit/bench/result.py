@@ -121,7 +121,7 @@ def write(result: Result, path: Path) -> None:
         ConfigError: a row that JSON cannot hold, or a path that cannot be written.
     """
     try:
-        text = json.dumps(result.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
+        text = json.dumps(result.model_dump(), indent=1, allow_nan=False) + "\n"
         _parse(text, path)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, text)

@@ -19,9 +19,12 @@ def make_app() -> App:
     import cyclopts
 
     from trainingkit import __version__
+    from trainingkit.cli.bench import BENCH_HELP, bench_codec, bench_network, bench_page
+    from trainingkit.cli.bench_quality import bench_quality
     from trainingkit.cli.data_build import data_build
     from trainingkit.cli.evaluate import evaluate
     from trainingkit.cli.export import export
+    from trainingkit.cli.probe import probe
     from trainingkit.cli.report import report
     from trainingkit.cli.resume import resume
     from trainingkit.cli.train import train
@@ -41,6 +44,14 @@ def make_app() -> App:
     data = cyclopts.App(name="data", help=DATA_HELP, help_format="plaintext", help_epilogue="", sort_key=len(named))
     data.command(data_build, name="build")
     app.command(data)
+    app.command(probe, name="probe", sort_key=len(named) + 1, help_epilogue="")
+    bench = cyclopts.App(
+        name="bench", help=BENCH_HELP, help_format="plaintext", help_epilogue="", sort_key=len(named) + 2
+    )
+    benches = {"network": bench_network, "codec": bench_codec, "quality": bench_quality, "page": bench_page}
+    for place, (name, command) in enumerate(benches.items()):
+        bench.command(command, name=name, sort_key=place)
+    app.command(bench)
     app.register_install_completion_command()
     return app
 

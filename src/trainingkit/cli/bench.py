@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trainingkit.bench.result import Result
 
+OUTPUTS = ("--json", "--page")
 BENCH_HELP = """Measure side by side, with 90 % intervals.
 
 Example: trainingkit bench network --hosts 4 --link 100mbit --page network.html"""
@@ -90,9 +91,7 @@ def bench_network(
     return _conclude(result, json, page)
 
 
-def bench_codec(
-    *, size: str = "64MiB", rounds: int = 15, json: Path | None = None, page: Path | None = None
-) -> int:
+def bench_codec(*, size: str = "64MiB", rounds: int = 15, json: Path | None = None, page: Path | None = None) -> int:
     """Encode and decode against copying the same tensor, on one thread, turn by turn.
 
     Examples:
@@ -120,9 +119,7 @@ def bench_codec(
     return _conclude(result_of(measured, command=_command()), json, page)
 
 
-def bench_page(
-    results: list[Path], *, output: Path, title: str = "Benchmark"
-) -> None:
+def bench_page(results: list[Path], *, output: Path, title: str = "Benchmark") -> None:
     """Make a page from results: HTML from one, or Markdown over several, by the output's ending.
 
     Examples:
@@ -177,4 +174,17 @@ def _conclude(result: Result, json: Path | None, page: Path | None) -> int:
 
 
 def _command() -> str:
-    return shlex.join(["trainingkit", *sys.argv[1:]])
+    """What was typed, without where the output went."""
+    return shlex.join(["trainingkit", *without_options(sys.argv[1:], OUTPUTS)])
+
+
+def without_options(words: list[str], names: tuple[str, ...]) -> list[str]:
+    """The words without the options `names` and their values, in both spellings: `--name value` and `--name=value`."""
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if not skip and name not in names:
+            kept.append(word)
+        skip = not skip and name in names and not equals
+    return kept

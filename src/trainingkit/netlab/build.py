@@ -140,12 +140,15 @@ def _make_host(host: int) -> HostSpace:
 
 
 def _host_lines(link: Link, *, made: bool) -> list[str]:
+    """The host's side of its link. netem must see single frames to lose single frames."""
     assert link.host is not None
     cable = [] if made else [f"link add {DEVICE} type veth peer name {link.far} netns {os.getpid()}"]
+    if link.loss and not made:
+        cable.append(f"link set {DEVICE} gso_max_segs 1")
     return [
         "link set lo up",
         *cable,
-        f"link set {DEVICE} addrgenmode none up",
+        *_up(DEVICE),
         f"address add {host_address(link.host)}/{PREFIX_LENGTH} dev {DEVICE}",
     ]
 
@@ -153,15 +156,19 @@ def _host_lines(link: Link, *, made: bool) -> list[str]:
 def _parent_lines(spec: LabSpec, links: Sequence[Link], *, made: dict[int, tuple[int, int]]) -> list[str]:
     lines = ["link set lo up"]
     for switch in plan_switches(spec):
-        lines.append(f"link add {switch} type bridge forward_delay 0 mcast_snooping 0")
-        lines.append(f"link set {switch} addrgenmode none up")
+        lines += [f"link add {switch} type bridge forward_delay 0 mcast_snooping 0", *_up(switch)]
     for index, link in enumerate(links):
         if link.host is None and index not in made:
             lines.append(f"link add {link.near} type veth peer name {link.far}")
         if link.near_switch is not None:
-            lines.append(f"link set {link.near} master {link.near_switch} addrgenmode none up")
-        lines.append(f"link set {link.far} master {link.far_switch} addrgenmode none up")
+            lines += [f"link set {link.near} master {link.near_switch}", *_up(link.near)]
+        lines += [f"link set {link.far} master {link.far_switch}", *_up(link.far)]
     return lines
+
+
+def _up(device: str) -> tuple[str, str]:
+    """Bring a device up without an IPv6 address of its own making, whose chatter would be counted."""
+    return f"link set {device} addrgenmode none", f"link set {device} up"
 
 
 def _batch(program: str, lines: Sequence[str], space: HostSpace | None) -> None:

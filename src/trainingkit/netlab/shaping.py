@@ -5,9 +5,9 @@ The token bucket (tbf) has two choices of ours:
 - **burst**, what may pass at once after silence: 2 ms of the rate, at least ten full frames. Small, so that a transfer
   of a second is true to a per cent; not smaller, so that a timer which fires a millisecond late costs no throughput.
   Longer segments that TCP hands down are cut into frames by the bucket.
-- **limit**, what may wait; more is dropped. A port of a switch: 50 ms of the rate plus the round trip, at least 100 full
-  frames. A host's own device: at least 1000 full frames, as Linux has by default, so that TCP, which has no more than
-  two segments (of up to 64 kB) of a stream there, feels its own bucket as back-pressure and loses nothing in it.
+- **limit**, what may wait; more is dropped. A port of a switch: 50 ms of the rate plus the round trip, at least 100
+  full frames. A host's own device: at least 1000 full frames, as Linux has by default, so that TCP, which has no more
+  than two segments (of up to 64 kB) of a stream there, feels its own bucket as back-pressure and loses nothing in it.
 
 The bucket counts Ethernet frames (1514 bytes for 1448 of payload), so TCP reaches 0.956 of the stated rate.
 """

@@ -1,4 +1,4 @@
-"""The page of a bench: one HTML file in the run page's style, with cards, bars, losses, tables, command, machine, date."""
+"""The page of a bench: one HTML file in the run page's style: cards, bars, losses, tables, command, machine, date."""
 
 from __future__ import annotations
 

@@ -14,7 +14,10 @@ Cell = Callable[[Any], str]
 
 def checks_table(result: Result) -> Table:
     """Claims, their bounds, their goals, and whether they hold."""
-    rows = tuple((c.name, f"{c.value:.3f}", bounds_text(c), c.unit, c.goal, holds_text(c, result)) for c in result.checks)
+    rows = tuple(
+        (claim.name, f"{claim.value:.3f}", bounds_text(claim), claim.unit, claim.goal, holds_text(claim, result))
+        for claim in result.checks
+    )
     columns = ("check", "value", "90 % interval", "unit", "goal", "holds")
     return Table("Checks", columns, rows, "" if rows else "This bench claims nothing.")
 

@@ -1,5 +1,7 @@
-"""The asking side of the network bench: the lab, the workers in it, the gates, and a second try without a contender that
-killed its process."""
+"""The asking side of the network bench: the lab, the workers in it, the gates that change its links.
+
+A contender that kills its process costs a second try without it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainingkit.bench.contender import CONTENDERS
 from trainingkit.bench.network.spec import Measured, NetworkSpec
 from trainingkit.bench.network.stage import SHAPE, Stage
 from trainingkit.bench.network.summary import summarise
@@ -59,6 +62,8 @@ def run(spec: NetworkSpec, *, command: str, show: Show = lambda glance: None) ->
         ConfigError: the spec cannot be used.
     """
     spec.job()
+    for name in spec.contenders:
+        CONTENDERS.get(name, field="--contenders")
     lab_spec = LabSpec(hosts=spec.hosts, link=UNSHAPED, delay_s=spec.delay_s)
     dropped: dict[str, str] = {}
     with Lab(lab_spec) as lab:

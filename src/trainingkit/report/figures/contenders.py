@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from trainingkit.report.figures.style import (
 Row = Mapping[str, Any]
 ROW_PX = 44
 FRAME_PX = 110
+LABEL_COLUMNS = 22
 LINE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c5a2b", "#999999")
 GOAL_SHARE = 0.95
 
@@ -29,7 +31,7 @@ def kept_shares(rows: Sequence[Row]) -> Figure:
     data = [_bars(shown, "kept_share", "share of the limit's speed", THROUGHPUT_COLOUR)] if shown else []
     for trace in data:
         trace["error_x"] = _interval(shown, "kept_share", "kept_low", "kept_high")
-    layout = _rows_layout("share of the speed without communication")
+    layout: dict[str, Any] = _rows_layout("share of the speed without communication")
     layout["xaxis"] |= {"range": [0, 1.15], "tickformat": ".0%"}
     layout["shapes"] = [_goal_line(GOAL_SHARE)]
     caption = "Longer is better; 100 % is the speed without any communication. The whiskers are the 90 % interval, the"
@@ -46,7 +48,7 @@ def step_times(rows: Sequence[Row], limit_s: float | None) -> Figure:
         seconds = [[min(row["step_s"], limit_s) for row in shown], [max(0.0, row["step_s"] - limit_s) for row in shown]]
         for (name, colour), values in zip(parts, seconds, strict=True):
             data.append(_trace(shown, values, name, colour) | {"hovertemplate": f"{name} %{{x:.3s}}s<extra></extra>"})
-    layout = _rows_layout("seconds a step") | {"barmode": "stack"}
+    layout = _rows_layout("seconds a step", barmode="stack")
     caption = "Shorter is better. The first part is the step without communication, the second what the exchange adds."
     return Figure("step", "Where a step's time goes", caption, data, layout, height=_height(shown))
 
@@ -59,8 +61,8 @@ def sent_bytes(rows: Sequence[Row]) -> Figure:
         if any(row.get(key) for row in shown):
             values = [row.get(key) or 0.0 for row in shown]
             data.append(_trace(shown, values, name, colour) | {"hovertemplate": f"{name} %{{x:.3s}}B<extra></extra>"})
-    layout = _rows_layout("bytes a step") | {"barmode": "group"}
-    layout["xaxis"] |= {"type": "log", "tickformat": "~s"}
+    layout = _rows_layout("bytes a step", barmode="group")
+    layout["xaxis"] |= {"type": "log", "tickformat": "~s", "dtick": "D2"}
     caption = "Shorter is better; the axis is logarithmic. Counters include headers and acknowledgements."
     return Figure("bytes", "What a host sends", caption, data, layout, height=_height(shown) + 20 * len(shown))
 
@@ -78,7 +80,7 @@ def losses_over_time(rows: Sequence[Row]) -> Figure:
     data = [_curve(row, number, row["step_s"], "second") for number, row in enumerate(shown)]
     times = [row["curve"][-1][0] * row["step_s"] for row in shown]
     layout = axes("seconds of training", "validation loss")
-    caption = "Lower and further left is better. The same losses; each step lasts as long as it did on the shaped links."
+    caption = "Lower and further left is better. The same losses; a step lasts as long as it did on the shaped links."
     if times and max(times) > 3 * sorted(times)[len(times) // 2]:
         layout["xaxis"]["range"] = [0, 3 * sorted(times)[len(times) // 2]]
         caption += f" The axis is cut: the slowest curve ends after {format_seconds(max(times))}."
@@ -102,8 +104,8 @@ def _trace(rows: Sequence[Row], values: Sequence[float], name: str, colour: str)
 
 
 def _row_label(row: Row) -> str:
-    words = str(row["label"])
-    return "<br>".join(label(part, 30) for part in words.split(" ", 1)) if len(words) > 18 else label(words)
+    lines = textwrap.wrap(str(row["label"]), LABEL_COLUMNS)
+    return "<br>".join(label(line, 2 * LABEL_COLUMNS) for line in lines)
 
 
 def _interval(rows: Sequence[Row], value: str, low: str, high: str) -> dict[str, Any]:
@@ -117,8 +119,8 @@ def _goal_line(at: float) -> dict[str, Any]:
     return {"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper", "line": line}
 
 
-def _rows_layout(x: str) -> dict[str, Any]:
-    layout = axes(x, "") | {"bargap": 0.3}
+def _rows_layout(x: str, **more: Any) -> dict[str, Any]:
+    layout = {**axes(x, ""), "bargap": 0.3, **more}
     layout["yaxis"] |= {"autorange": "reversed", "type": "category", "dtick": 1}
     return layout
 

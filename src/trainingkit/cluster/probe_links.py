@@ -1,0 +1,171 @@
+"""Latency and bandwidth of every pair of ranks, one pair at a time, and the rate of all-reduce by size.
+
+Latency is half the median round trip of 8 bytes. Bandwidth is counted by the receiver over the later half of a transfer
+that lasts long enough, so that neither buffers nor a token bucket's burst are in it. All other ranks wait meanwhile.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+PINGS = 12
+BLOCKS = 8
+FIRST_BYTES = 256 << 10
+MOST_BYTES = 64 << 20
+ENOUGH_S = 0.4
+COLLECTIVE_BYTES = (64 << 10, 1 << 20, 4 << 20, 16 << 20)
+COLLECTIVE_TRIES = 3
+COLLECTIVE_LIMIT_S = 3.0
+
+
+@dataclass(frozen=True)
+class PairLink:
+    """One way from rank `source` to rank `target`."""
+
+    source: int
+    target: int
+    latency_s: float
+    bandwidth_bps: float
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One all-reduce of `n_bytes`: its median seconds, and n_bytes / seconds in bits."""
+
+    n_bytes: int
+    seconds: float
+    rate_bps: float
+
+
+def measure_links(group: dist.ProcessGroup, *, budget_s: float) -> tuple[list[PairLink], list[tuple[int, int]]]:
+    """All pairs, both ways. Collective.
+
+    Args:
+        budget_s: no further pair is begun after so many seconds.
+
+    Returns:
+        What was measured (the same on all ranks), and the pairs that there was no time for.
+    """
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+    pairs = [(a, b) for a in range(ranks) for b in range(a + 1, ranks)]
+    own: list[PairLink] = []
+    left: list[tuple[int, int]] = []
+    began_s = time.monotonic()
+    for one, other in pairs:
+        if _agree(group, time.monotonic() - began_s) > budget_s:
+            left.append((one, other))
+            continue
+        if rank in (one, other):
+            own += _measure_pair(group, one, other)
+    return _share(group, own), left
+
+
+def measure_collectives(group: dist.ProcessGroup) -> list[Collective]:
+    """All-reduce of fp32 by size, smallest first; sizes that would take too long are left out. Collective."""
+    found: list[Collective] = []
+    for n_bytes in COLLECTIVE_BYTES:
+        if found and COLLECTIVE_TRIES * found[-1].seconds * n_bytes / found[-1].n_bytes > COLLECTIVE_LIMIT_S:
+            break
+        values = torch.ones(n_bytes // 4)
+        tries = [_timed_all_reduce(group, values) for _ in range(COLLECTIVE_TRIES)]
+        seconds = _agree(group, statistics.median(tries))
+        found.append(Collective(n_bytes, seconds, 8 * n_bytes / seconds))
+    return found
+
+
+def _measure_pair(group: dist.ProcessGroup, one: int, other: int) -> list[PairLink]:
+    rank = dist.get_rank(group)
+    first = rank == one
+    peer = other if first else one
+    latency_s = _ping(group, peer) if first else _pong(group, peer)
+    links = []
+    for source, target in ((one, other), (other, one)):
+        if rank == source:
+            _send_until_enough(group, target)
+        else:
+            links.append(PairLink(source, target, latency_s, _receive_until_enough(group, source)))
+    return links
+
+
+def _ping(group: dist.ProcessGroup, peer: int) -> float:
+    """Median half round trip, told to the peer as well."""
+    byte = torch.zeros(1, dtype=torch.float64)
+    trips = []
+    for _ in range(PINGS):
+        before = time.perf_counter()
+        dist.send(byte, group=group, group_dst=peer)
+        dist.recv(byte, group=group, group_src=peer)
+        trips.append(time.perf_counter() - before)
+    latency_s = statistics.median(trips[2:]) / 2
+    dist.send(torch.tensor([latency_s], dtype=torch.float64), group=group, group_dst=peer)
+    return latency_s
+
+
+def _pong(group: dist.ProcessGroup, peer: int) -> float:
+    value = torch.zeros(1, dtype=torch.float64)
+    for _ in range(PINGS):
+        dist.recv(value, group=group, group_src=peer)
+        dist.send(value, group=group, group_dst=peer)
+    dist.recv(value, group=group, group_src=peer)
+    return float(value)
+
+
+def _send_until_enough(group: dist.ProcessGroup, peer: int) -> None:
+    n_bytes, more = FIRST_BYTES, torch.ones(1)
+    while float(more):
+        block = torch.zeros(n_bytes // BLOCKS, dtype=torch.uint8)
+        for _ in range(BLOCKS):
+            dist.send(block, group=group, group_dst=peer)
+        dist.recv(more, group=group, group_src=peer)
+        n_bytes = min(MOST_BYTES, 2 * n_bytes)
+
+
+def _receive_until_enough(group: dist.ProcessGroup, peer: int) -> float:
+    """Bits per second over the later half of the last transfer; the receiver says when it was long enough."""
+    n_bytes = FIRST_BYTES
+    while True:
+        block = torch.zeros(n_bytes // BLOCKS, dtype=torch.uint8)
+        times = []
+        for _ in range(BLOCKS):
+            dist.recv(block, group=group, group_src=peer)
+            times.append(time.perf_counter())
+        later_s = times[-1] - times[BLOCKS // 2 - 1]
+        enough = 2 * later_s >= ENOUGH_S or n_bytes >= MOST_BYTES
+        dist.send(torch.zeros(1) if enough else torch.ones(1), group=group, group_dst=peer)
+        if enough:
+            return 8 * block.numel() * (BLOCKS // 2) / max(later_s, 1e-9)
+        n_bytes = min(MOST_BYTES, 2 * n_bytes)
+
+
+def _timed_all_reduce(group: dist.ProcessGroup, values: torch.Tensor) -> float:
+    before = time.perf_counter()
+    dist.all_reduce(values, group=group)
+    return time.perf_counter() - before
+
+
+def _agree(group: dist.ProcessGroup, value: float) -> float:
+    """The largest over ranks."""
+    tensor = torch.tensor([value], dtype=torch.float64)
+    dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=group)
+    return float(tensor)
+
+
+def _share(group: dist.ProcessGroup, own: list[PairLink]) -> list[PairLink]:
+    """Everybody's links on every rank: a [ranks, ranks, 2] table, each entry filled by its receiver."""
+    ranks = dist.get_world_size(group)
+    table = torch.zeros(ranks, ranks, 2, dtype=torch.float64)
+    for link in own:
+        table[link.source, link.target] = torch.tensor([link.latency_s, link.bandwidth_bps], dtype=torch.float64)
+    dist.all_reduce(table, group=group)
+    found = []
+    for source in range(ranks):
+        for target in range(ranks):
+            latency_s, bandwidth_bps = table[source, target].tolist()
+            if bandwidth_bps > 0:
+                found.append(PairLink(source, target, latency_s, bandwidth_bps))
+    return found

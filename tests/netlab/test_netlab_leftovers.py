@@ -1,0 +1,109 @@
+"""Nothing of a lab remains: after its end, after an exception, after SIGKILL of its creator at random moments."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from netlab_outside import TOKEN, holders_of, look, machine_state
+
+from ranks import until
+
+pytestmark = pytest.mark.usefixtures("can_lab")
+CREATOR = Path(__file__).with_name("netlab_creator.py")
+GONE_S = 10.0
+LONGEST_START_S = 0.9
+
+
+def start(how: str) -> tuple[subprocess.Popen[bytes], str]:
+    token = uuid.uuid4().hex
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        [sys.executable, str(CREATOR), how], env={**os.environ, TOKEN: token}, stdin=pipe, stdout=pipe, stderr=pipe
+    )
+    return process, token
+
+
+def wait_until_up(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+
+
+def kill_at(moment_s: float) -> bool:
+    """SIGKILL the creator so long after its start. Returns whether anything of the lab was there by then."""
+    before = machine_state()
+    process, token = start("wait")
+    with process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(moment_s)
+        seen = look(token)
+        process.kill()
+    until(lambda: not look(token).pids, GONE_S)
+    assert not holders_of(seen.namespaces)
+    assert machine_state() == before
+    return bool(seen.namespaces)
+
+
+def moments(n: int, seed: int) -> list[float]:
+    """One random moment in each n-th of the time that a start takes, and a bit."""
+    draw = random.Random(seed)
+    return [(part + draw.random()) / n * LONGEST_START_S for part in range(n)]
+
+
+def test_nothing_remains_after_sigkill_at_random_moments():
+    assert any([kill_at(moment_s) for moment_s in moments(6, seed=1)])
+
+
+@pytest.mark.slow
+def test_nothing_remains_after_sigkill_at_twenty_random_moments():
+    assert any([kill_at(moment_s) for moment_s in moments(20, seed=2)])
+
+
+@pytest.mark.parametrize("how", ["wait", "fork"])
+def test_nothing_remains_after_sigkill_of_a_lab_that_runs(how: str):
+    """Also when a forked child keeps the creator's files open and lives on."""
+    before = machine_state()
+    process, token = start(how)
+    with process:
+        wait_until_up(process)
+        seen = look(token)
+        process.kill()
+        spared = 1 if how == "fork" else 0
+        until(lambda: len(look(token).pids) <= spared, GONE_S)
+    until(lambda: not look(token).pids, GONE_S)
+    programs, relays, holders = 9, 3, 2
+    assert len(seen.pids) >= programs + relays + holders + 1
+    assert len(seen.namespaces) == 4
+    assert not holders_of(seen.namespaces)
+    assert machine_state() == before
+
+
+@pytest.mark.parametrize(("how", "code"), [("raise", 1), ("end", 0)])
+def test_nothing_remains_after_an_exception_and_after_the_end(how: str, code: int):
+    before = machine_state()
+    process, token = start(how)
+    _out, errors = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert (b"a bug in the bench" in errors) == (how == "raise")
+    assert not look(token).pids
+    assert machine_state() == before
+
+
+@pytest.mark.parametrize("place", ["outer", "inner"])
+def test_nothing_remains_when_the_holder_is_killed(place: str):
+    process, token = start("wait")
+    with process:
+        wait_until_up(process)
+        holders = sorted(pid for pid in look(token).pids if is_holder(pid))
+        os.kill(holders[0 if place == "outer" else 1], 9)
+        until(lambda: look(token).pids == {process.pid}, GONE_S)
+        process.kill()
+
+
+def is_holder(pid: int) -> bool:
+    return b"trainingkit.netlab.holder" in Path(f"/proc/{pid}/cmdline").read_bytes()
