@@ -1,7 +1,7 @@
 """Your own model, data and loop, with TrainingKit's step: records, snapshots, signals and a page.
 
     python examples/own_loop.py                              one process
-    torchrun --nproc-per-node 2 examples/own_loop.py         two; start it again and it continues
+    torchrun --standalone --nproc-per-node 2 examples/own_loop.py         two; start it again and it continues
 
 A small recurrent network learns to spell like Python's own documentation, byte by byte.
 """

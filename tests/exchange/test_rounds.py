@@ -24,7 +24,7 @@ STEPS = 3
 
 @dataclass(frozen=True)
 class Case:
-    """Sizes of a bucket's squeezed and exempt elements, what carries the squeezed ones in each step, and the weights."""
+    """Elements that are squeezed and exempt, what carries the squeezed ones in each step, and weights of ranks."""
 
     exchange: str
     squeezed: int

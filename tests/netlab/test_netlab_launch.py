@@ -58,14 +58,26 @@ def test_the_rank_that_failed_first_is_named_with_its_stderr(plain_lab: Lab):
     assert "exit code 1" in message
 
 
+STUBBORN = """
+import os, signal, socket, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+place = (os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT']))
+if os.environ['RANK'] == '0':
+    with socket.create_server(place) as server:
+        server.accept()
+    os.kill(os.getpid(), signal.SIGKILL)
+while True:
+    try:
+        socket.create_connection(place)
+        break
+    except ConnectionRefusedError:
+        time.sleep(0.01)
+time.sleep(60)
+"""
+
+
 def test_a_rank_that_is_killed_and_one_that_ignores_sigterm(plain_lab: Lab):
-    code = (
-        "import os, signal, time\n"
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "if os.environ['RANK'] == '0': os.kill(os.getpid(), signal.SIGKILL)\n"
-        "time.sleep(60)"
-    )
-    result = plain_lab.launch(python(code), deadline_s=END_S, grace_s=0.2, check=False)
+    result = plain_lab.launch(python(STUBBORN), deadline_s=END_S, grace_s=0.2, check=False)
     assert result.first_failed is not None
     assert result.first_failed.rank == 0
     assert [end.code for end in result.ends] == [-signal.SIGKILL, -signal.SIGKILL]

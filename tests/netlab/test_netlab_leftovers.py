@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,13 +22,17 @@ GONE_S = 10.0
 LONGEST_START_S = 0.9
 
 
-def start(how: str) -> tuple[subprocess.Popen[bytes], str]:
+@contextlib.contextmanager
+def creator(how: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A process that makes a lab, and the token that it and everything below it carries."""
     token = uuid.uuid4().hex
     pipe = subprocess.PIPE
-    process = subprocess.Popen(
-        [sys.executable, str(CREATOR), how], env={**os.environ, TOKEN: token}, stdin=pipe, stdout=pipe, stderr=pipe
-    )
-    return process, token
+    argv, env = [sys.executable, str(CREATOR), how], {**os.environ, TOKEN: token}
+    with subprocess.Popen(argv, env=env, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        try:
+            yield process, token
+        finally:
+            process.kill()
 
 
 def wait_until_up(process: subprocess.Popen[bytes]) -> None:
@@ -37,13 +43,11 @@ def wait_until_up(process: subprocess.Popen[bytes]) -> None:
 def kill_at(moment_s: float) -> bool:
     """SIGKILL the creator so long after its start. Returns whether anything of the lab was there by then."""
     before = machine_state()
-    process, token = start("wait")
-    with process:
+    with creator("wait") as (process, token):
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(moment_s)
         seen = look(token)
-        process.kill()
-    until(lambda: not look(token).pids, GONE_S)
+    until(lambda: not look(token).pids, deadline_s=GONE_S, what="the end of every process of the lab")
     assert not holders_of(seen.namespaces)
     assert machine_state() == before
     return bool(seen.namespaces)
@@ -56,26 +60,27 @@ def moments(n: int, seed: int) -> list[float]:
 
 
 def test_nothing_remains_after_sigkill_at_random_moments():
-    assert any([kill_at(moment_s) for moment_s in moments(6, seed=1)])
+    found = [kill_at(moment_s) for moment_s in moments(6, seed=1)]
+    assert any(found)
 
 
 @pytest.mark.slow
 def test_nothing_remains_after_sigkill_at_twenty_random_moments():
-    assert any([kill_at(moment_s) for moment_s in moments(20, seed=2)])
+    found = [kill_at(moment_s) for moment_s in moments(20, seed=2)]
+    assert any(found)
 
 
 @pytest.mark.parametrize("how", ["wait", "fork"])
 def test_nothing_remains_after_sigkill_of_a_lab_that_runs(how: str):
     """Also when a forked child keeps the creator's files open and lives on."""
     before = machine_state()
-    process, token = start(how)
-    with process:
+    with creator(how) as (process, token):
         wait_until_up(process)
         seen = look(token)
         process.kill()
         spared = 1 if how == "fork" else 0
-        until(lambda: len(look(token).pids) <= spared, GONE_S)
-    until(lambda: not look(token).pids, GONE_S)
+        until(lambda: len(look(token).pids) <= spared, deadline_s=GONE_S, what="the end of all but the fork")
+    until(lambda: not look(token).pids, deadline_s=GONE_S, what="the end of every process of the lab")
     programs, relays, holders = 9, 3, 2
     assert len(seen.pids) >= programs + relays + holders + 1
     assert len(seen.namespaces) == 4
@@ -86,8 +91,8 @@ def test_nothing_remains_after_sigkill_of_a_lab_that_runs(how: str):
 @pytest.mark.parametrize(("how", "code"), [("raise", 1), ("end", 0)])
 def test_nothing_remains_after_an_exception_and_after_the_end(how: str, code: int):
     before = machine_state()
-    process, token = start(how)
-    _out, errors = process.communicate(timeout=20)
+    with creator(how) as (process, token):
+        _out, errors = process.communicate(timeout=20)
     assert process.returncode == code
     assert (b"a bug in the bench" in errors) == (how == "raise")
     assert not look(token).pids
@@ -96,13 +101,11 @@ def test_nothing_remains_after_an_exception_and_after_the_end(how: str, code: in
 
 @pytest.mark.parametrize("place", ["outer", "inner"])
 def test_nothing_remains_when_the_holder_is_killed(place: str):
-    process, token = start("wait")
-    with process:
+    with creator("wait") as (process, token):
         wait_until_up(process)
         holders = sorted(pid for pid in look(token).pids if is_holder(pid))
         os.kill(holders[0 if place == "outer" else 1], 9)
-        until(lambda: look(token).pids == {process.pid}, GONE_S)
-        process.kill()
+        until(lambda: look(token).pids == {process.pid}, deadline_s=GONE_S, what="the end of all but the creator")
 
 
 def is_holder(pid: int) -> bool:

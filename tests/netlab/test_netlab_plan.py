@@ -78,9 +78,8 @@ def test_specs_that_contradict_themselves_are_refused(values: dict[str, Any], fi
 
 
 def test_what_a_person_types():
-    spec = spec_from_texts(
-        islands="2+2", link="1gbit", between="20mbit", delay="20ms", between_delay="0.1 s", loss="1%"
-    )
+    texts = {"islands": "2+2", "link": "1gbit", "between": "20mbit", "delay": "20ms", "between_delay": "0.1 s"}
+    spec = spec_from_texts(**texts, loss="1%")
     assert spec == LabSpec(4, "1gbit", (), (2, 2), "20mbit", 0.02, 0.1, 0.01)
     assert spec_from_texts(links="100mbit, 20mbit,1gbit").link_bps == (100_000_000, 20_000_000, 1_000_000_000)
     assert spec_from_texts(loss="0.25").loss == 0.25
@@ -94,7 +93,7 @@ def test_the_bucket_is_small_beside_a_second_and_holds_ten_frames():
     for rate_bps in (1_000_000, 25_000_000, 100_000_000, 1_000_000_000, 10_000_000_000):
         burst = shaping.burst_bytes(rate_bps)
         assert burst >= 10 * shaping.FRAME_BYTES
-        assert burst <= 0.01 * rate_bps / 8 or burst == 10 * shaping.FRAME_BYTES
+        assert burst == pytest.approx(0.002 * rate_bps / 8, abs=500) or burst == shaping.LEAST_BURST_BYTES
         assert shaping.limit_bytes(rate_bps, 0.04, 100) >= burst + 100 * shaping.FRAME_BYTES
 
 
@@ -102,7 +101,20 @@ def test_lines_for_a_kernel_that_has_netem():
     (line,) = shaping.impair("eth0", delay_s=0.02, loss=0.01)
     assert line == "qdisc replace dev eth0 root handle 1: netem limit 100000 delay 20000us loss 1%"
     (bucket,) = shaping.shape("eth0", 25_000_000, round_trip_s=0, frames=100, parent=shaping.NETEM_PARENT)
-    assert bucket.startswith("qdisc replace dev eth0 parent 1:1 handle 10: tbf rate 25000000bit burst 15140 limit ")
+    assert bucket.startswith("qdisc replace dev eth0 parent 1:1 handle 19: tbf rate 25000000bit burst 25000 limit ")
+
+
+def test_a_bucket_with_a_smaller_burst_is_a_new_one():
+    """A long segment that waits would never fit into a smaller bucket, and would block the link for good."""
+
+    def handle(rate_bps: int) -> str:
+        (line,) = shaping.shape("eth0", rate_bps, round_trip_s=0, frames=100)
+        return line.split(" handle ")[1].split()[0]
+
+    assert handle(10_000_000) == handle(100_000_000)
+    handles = [handle(rate * 100_000_000) for rate in range(1, 1000)]
+    assert len(set(handles)) == len(handles)
+    assert {"1:", "2:", "3:"}.isdisjoint(handles)
 
 
 def test_islands_are_in_order():

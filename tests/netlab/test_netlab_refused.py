@@ -22,9 +22,10 @@ except ClusterError as error:
     print(error)
 """
 AS_USER = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
-NO_MORE_USER_NAMESPACES = (
-    "echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set -all --inh-caps -all "
-)
+NO_MORE = """
+echo 0 > /proc/sys/user/max_user_namespaces
+exec setpriv --bounding-set -all --inh-caps -all "$0" "$@"
+"""
 
 
 def said_by(*wrapper: str) -> str:
@@ -38,7 +39,7 @@ def test_a_user_who_is_not_root_gets_a_lab_through_a_user_namespace():
 
 
 def test_without_root_and_without_user_namespaces_it_is_refused():
-    said = said_by("unshare", "-Ur", "sh", "-c", NO_MORE_USER_NAMESPACES + '"$0" "$@"')
+    said = said_by("unshare", "-Ur", "sh", "-c", NO_MORE)
     assert "A network lab needs namespaces of its own, and the kernel refused them." in said
     assert "No space left on device" in said
     assert "root, or a user who may make user namespaces" in said
@@ -47,7 +48,7 @@ def test_without_root_and_without_user_namespaces_it_is_refused():
 
 def test_without_iproute2_it_says_what_to_install(tmp_path: object):
     said = said_by("env", f"PATH={tmp_path}")
-    assert "needs the program `ip`" in said
+    assert "A network lab needs the program `tc`." in said
     assert "apt install iproute2" in said
 
 

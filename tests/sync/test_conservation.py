@@ -22,7 +22,7 @@ STEPS = 50
 
 
 class Linears(nn.Module):
-    """Its loss is the inner product of its parameters with what it is given, so the gradients are chosen by the test."""
+    """Its loss is the inner product of parameters with what it is given, so the test chooses the gradients."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ def watched_training(context: Context, codec: str) -> dict[str, Any]:
     Watched.checks = 0
     try:
         ddp = wrapped(net())
-        names = {n: p for n, p in ddp.module.named_parameters()}
+        names = dict(ddp.module.named_parameters())
         given = {n: torch.zeros(p.numel(), dtype=torch.float64) for n, p in names.items()}
         got = {n: torch.zeros(p.numel(), dtype=torch.float64) for n, p in names.items()}
         mirror = net()

@@ -106,8 +106,8 @@ def shape_link(network: Network, link: Link, rate_bps: int | None, *, first: boo
 
 def has_netem() -> bool:
     """Whether this kernel has netem: try it on the loopback device of the parent namespace."""
-    line = "qdisc add dev lo root netem delay 1ms\nqdisc del dev lo root\n"
-    return subprocess.run(["tc", "-batch", "-"], input=line.encode(), capture_output=True, check=False).returncode == 0
+    lines = ["qdisc add dev lo root netem delay 1ms", "qdisc del dev lo root"]
+    return _try_batch("tc", lines, None).returncode == 0
 
 
 def write_hosts_file(spec: LabSpec) -> None:
@@ -172,11 +172,22 @@ def _up(device: str) -> tuple[str, str]:
 
 
 def _batch(program: str, lines: Sequence[str], space: HostSpace | None) -> None:
-    """Run the lines in a host, or in the parent namespace."""
+    """Run the lines in a host, or in the parent namespace. Raises ClusterError with what the program says."""
     if not lines:
         return
+    done = _try_batch(program, lines, space)
+    if done.returncode != 0:
+        raise ClusterError(
+            f"The kernel or `{program}` refused a part of the network lab.",
+            field=program,
+            found=done.stderr.decode(errors="replace").strip(),
+            expected="a kernel with veth, bridge and the tbf queueing discipline",
+        )
+
+
+def _try_batch(program: str, lines: Sequence[str], space: HostSpace | None) -> subprocess.CompletedProcess[bytes]:
     try:
-        done = subprocess.run(
+        return subprocess.run(
             [program, "-batch", "-"],
             input=("\n".join(lines) + "\n").encode(),
             capture_output=True,
@@ -191,13 +202,6 @@ def _batch(program: str, lines: Sequence[str], space: HostSpace | None) -> None:
             expected="iproute2",
             next_step="Install it, for example: apt install iproute2",
         ) from error
-    if done.returncode != 0:
-        raise ClusterError(
-            f"The kernel or `{program}` refused a part of the network lab.",
-            field=program,
-            found=done.stderr.decode(errors="replace").strip(),
-            expected="a kernel with veth, bridge and the tbf queueing discipline",
-        )
 
 
 def _open_taps(link: Link, hosts: Sequence[HostSpace]) -> tuple[int, int]:

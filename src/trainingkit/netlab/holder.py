@@ -17,7 +17,7 @@ from trainingkit.core.errors import ClusterError
 from trainingkit.netlab import linux, wire
 from trainingkit.netlab.build import build, write_hosts_file
 from trainingkit.netlab.serve import Server
-from trainingkit.netlab.spec import spec_from_json
+from trainingkit.netlab.spec import LabSpec, spec_from_json
 
 WORLD = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWNET | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC
 
@@ -29,6 +29,9 @@ def main() -> int:
         creator = os.pidfd_open(int(sys.argv[2]))
     except ProcessLookupError:
         return 1
+    first = wire.receive(end)
+    if first is None:
+        return 0
     try:
         leave_the_machine()
     except OSError as error:
@@ -36,7 +39,7 @@ def main() -> int:
         return 1
     pid = os.fork()
     if pid == 0:
-        _first_process(end, creator)
+        _first_process(spec_from_json(first[0]), end, creator)
     end.close()
     os.waitpid(pid, 0)
     return 0
@@ -75,11 +78,11 @@ def refusal(error: OSError) -> ClusterError:
     )
 
 
-def _first_process(end: socket.socket, creator: int) -> None:
+def _first_process(spec: LabSpec, end: socket.socket, creator: int) -> None:
     """Process 1: build, serve, end. Its death takes the world with it."""
     try:
         linux.die_with_parent()
-        _serve(end, creator)
+        _serve(spec, end, creator)
     except (BrokenPipeError, ConnectionResetError):
         pass
     except BaseException:
@@ -89,11 +92,7 @@ def _first_process(end: socket.socket, creator: int) -> None:
         os._exit(0)
 
 
-def _serve(end: socket.socket, creator: int) -> None:
-    first = wire.receive(end)
-    if first is None:
-        return
-    spec = spec_from_json(first[0]["spec"])
+def _serve(spec: LabSpec, end: socket.socket, creator: int) -> None:
     try:
         linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
         linux.mount("proc", "/proc", "proc")

@@ -65,7 +65,7 @@ class Lab:
         with theirs:
             self._holder = _start_holder(theirs.fileno())
         try:
-            started = self._ask({"spec": dataclasses.asdict(spec)})
+            started = self._ask(dataclasses.asdict(spec))
         except BaseException:
             self.close()
             raise
@@ -199,7 +199,7 @@ class Lab:
         return {links[int(index)].far: RelayCounters(**values) for index, values in answer.items()}
 
     def set_rate(self, host: int, rate: str) -> None:
-        """Change the rate of a host's link, both ways, at once. What waits in its queues stays."""
+        """Change the rate of a host's link, both ways, at once. From or to more than 100 Mbit/s, queues begin empty."""
         self._set_rate([self._checked(host)], parse_rate(rate, field="rate"))
 
     def set_between(self, rate: str) -> None:
