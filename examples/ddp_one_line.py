@@ -64,7 +64,7 @@ def main() -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if rank == 0 and step % 10 == 0:
+        if rank == 0 and (step == 1 or step % 10 == 0):
             print(f"step {step}  loss {loss.item():.4f}", flush=True)
 
     if rank == 0:

@@ -18,7 +18,7 @@ from trainingkit.trainer.kit import Kit
 from trainingkit.trainer.recipe import KitConfig, load_kit_config
 from trainingkit.trainer.session import open_session
 
-__all__ = ["Trainer", "attach"]
+__all__ = ["Trainer", "attach", "compress"]
 
 if TYPE_CHECKING:
     from torch import nn
@@ -41,8 +41,8 @@ def compress(
 
     Args:
         model: in DistributedDataParallel, before its first forward.
-        codec: "all|int4(block=64)" (an eighth of the bytes), "topk(density=0.05, chunk=4096)|int4" (a thirtieth), or
-            "none" (plain DDP).
+        codec: "all|int4(block=64)" (about a seventh of the bytes), "topk(density=0.05, chunk=4096)|int4" (about a
+            thirtieth), or "none" (plain DDP).
         warmup_steps: steps that travel in 8 bits first; default: 40 for a codec that selects, else none.
         timeout_s: deadline of one collective, in seconds.
 

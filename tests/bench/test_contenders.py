@@ -1,4 +1,4 @@
-"""Every registered contender, on real ranks: it trains, agrees when it says so, and fails without taking others along."""
+"""Every registered contender, on real ranks: it trains, agrees when it says so, and fails alone."""
 
 from __future__ import annotations
 

@@ -96,9 +96,7 @@ def test_the_full_scale_is_the_model_that_peers_were_measured_with():
 
 
 def test_interface_counters_leave_loopback_out():
-    head = (
-        "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes packets\n"
-    )
+    head = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes\n"
     lo = "    lo:  900 1 0 0 0 0 0 0  900 1 0 0 0 0 0 0\n"
     eth = "  eth0: 7 1 0 0 0 0 0 0 4321 1 0 0 0 0 0 0\n"
     assert sent_bytes(head + lo + eth) == 4321

@@ -11,9 +11,11 @@ import pytest
 import torch
 
 from ranks.cli import run_cli
+from trainingkit.cli.probe import probe
 from trainingkit.cluster.odd_ones import host_rates_bps, odd_ones, outliers
 from trainingkit.cluster.probe_host import HostRates, measure_host
 from trainingkit.cluster.probe_links import COLLECTIVE_BYTES, PairLink, measure_collectives, measure_links
+from trainingkit.core.errors import ConfigError
 from trainingkit.netlab import Lab, LabSpec
 
 
@@ -117,9 +119,9 @@ def test_workers_of_its_own(tmp_path):
 
 
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
-    done = run_cli(["probe", "--output", "no/such/folder.toml"], cwd=tmp_path, deadline_s=60)
-    assert done.code == 2
-    assert "The inventory cannot be written" in done.stderr
+    with pytest.raises(ConfigError, match="The inventory cannot be written") as caught:
+        probe(output=tmp_path / "no" / "folder.toml")
+    assert caught.value.field == "--output"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a lab of this test needs root")

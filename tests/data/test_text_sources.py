@@ -160,7 +160,7 @@ def test_the_digest_sees_every_byte_of_small_data_and_names_and_sizes_of_large(m
     [
         ("nowhere", {}, "nothing at this path"),
         ("corpus/*.none", {"a.txt": b"a"}, "nothing at this path"),
-        ("corpus", {"empty": b""}, "no text at this path"),
+        ("corpus", {"empty": b""}, "nothing to read at this path"),
         ("corpus", {"a.txt": b"short"}, "train side is shorter than one window"),
         ("corpus", {"a.txt": b"x" * 300}, "validation side is shorter than one window"),
     ],

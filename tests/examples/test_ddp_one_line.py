@@ -26,7 +26,7 @@ def torchrun(*options: str) -> tuple[list[float], int, int]:
 def test_plain_and_with_the_one_line():
     losses, sent, plain = torchrun("--steps", "30")
     assert sent == plain
-    assert losses[-1] < losses[0] - 0.2
+    assert losses[-1] < losses[0] - 1.5
     squeezed, fewer, same = torchrun("--steps", "30", "--compress")
     assert same == plain
     assert fewer < plain / 3

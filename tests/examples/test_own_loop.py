@@ -17,7 +17,7 @@ from trainingkit.core.runfolder import RunFolder
 SCRIPT = Path(__file__).parents[2] / "examples" / "own_loop.py"
 ALONE = (sys.executable, str(SCRIPT))
 TWO = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT))
-STEPS = 60
+STEPS = 40
 
 
 def go(folder: Path, command: tuple[str, ...], run_name: str = "run") -> Finished:

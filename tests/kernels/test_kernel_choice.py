@@ -35,7 +35,7 @@ def test_numba_by_name_says_how_to_get_it(monkeypatch):
     without_numba(monkeypatch)
     with pytest.raises(ConfigError) as caught:
         Codec("all|int4", kernel="numba")
-    for words in ("numba is not installed", "field:     kernel", "pip install numba"):
+    for words in ("numba is not installed", "field:     kernel", "pip install 'trainingkit[numba]'"):
         assert words in str(caught.value)
 
 

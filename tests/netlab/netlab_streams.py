@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 
+from ranks import until
 from trainingkit.netlab import HostProcess, Lab
 from trainingkit.netlab.measure import TRANSFER
 
@@ -32,19 +32,23 @@ def end_stream(stream: tuple[HostProcess, HostProcess]) -> None:
 
 
 def received_bps(lab: Lab, hosts: Sequence[int], n_bytes: int) -> float:
-    """Bits per second that reach the hosts together, over the next `n_bytes`."""
-    begin, start = _received(lab, hosts), time.monotonic()
-    while (got := _received(lab, hosts) - begin) < n_bytes:
-        assert time.monotonic() - start < DEADLINE_S, f"only {got} of {n_bytes} bytes came"
-    return 8 * got / (time.monotonic() - start)
+    """Bits per second that reach the hosts together, over the next `n_bytes`; by the interfaces' own counters."""
+    begin_bytes, begin_s = _received(lab, hosts)
+
+    def rate() -> float:
+        now_bytes, now_s = _received(lab, hosts)
+        enough = now_bytes - begin_bytes >= n_bytes
+        return 8 * (now_bytes - begin_bytes) / (now_s - begin_s) if enough else 0.0
+
+    return until(rate, deadline_s=DEADLINE_S, what=f"{n_bytes} bytes at hosts {hosts}")
 
 
 def wait_for_bytes(lab: Lab, host: int, n_bytes: int) -> None:
-    """Until a host has received so much since the lab began."""
-    start = time.monotonic()
-    while _received(lab, [host]) < n_bytes:
-        assert time.monotonic() - start < DEADLINE_S
+    """Until a host has received so much more."""
+    begin_bytes, _ = _received(lab, [host])
+    until(lambda: _received(lab, [host])[0] - begin_bytes >= n_bytes, deadline_s=DEADLINE_S, what=f"{n_bytes} bytes")
 
 
-def _received(lab: Lab, hosts: Sequence[int]) -> int:
-    return sum(lab.counters(host).received_bytes for host in hosts)
+def _received(lab: Lab, hosts: Sequence[int]) -> tuple[int, float]:
+    counters = [lab.counters(host) for host in hosts]
+    return sum(each.received_bytes for each in counters), sum(each.at_s for each in counters) / len(counters)

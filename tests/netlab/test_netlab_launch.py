@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from ranks import until
 from trainingkit.core.errors import ClusterError, ConfigError
 from trainingkit.netlab import Lab, LabSpec
 
@@ -102,8 +103,12 @@ def test_what_a_rank_leaves_running_is_ended_with_it(plain_lab: Lab):
     result = plain_lab.launch(python(code), deadline_s=END_S)
     assert time.monotonic() - start < 10
     left = " ".join(end.stdout.strip() for end in result.ends)
-    look = f"for pid in {left}; do kill -0 $pid && exit 1; done; exit 0"
-    assert plain_lab.run(0, ["sh", "-c", look], stderr=subprocess.DEVNULL).wait(END_S) == 0
+    look = ["sh", "-c", f"for pid in {left}; do kill -0 $pid && exit 1; done; exit 0"]
+
+    def gone() -> bool:
+        return plain_lab.run(0, look, stderr=subprocess.DEVNULL).wait(END_S) == 0
+
+    until(gone, deadline_s=END_S, what="the end of what the ranks have started")
 
 
 def test_more_ranks_than_hosts_are_refused(plain_lab: Lab):

@@ -78,8 +78,10 @@ def test_specs_that_contradict_themselves_are_refused(values: dict[str, Any], fi
 
 
 def test_what_a_person_types():
-    texts = {"islands": "2+2", "link": "1gbit", "between": "20mbit", "delay": "20ms", "between_delay": "0.1 s"}
-    spec = spec_from_texts(**texts, loss="1%")
+    between, between_delay = "20mbit", "0.1 s"
+    spec = spec_from_texts(
+        islands="2+2", link="1gbit", between=between, delay="20ms", between_delay=between_delay, loss="1%"
+    )
     assert spec == LabSpec(4, "1gbit", (), (2, 2), "20mbit", 0.02, 0.1, 0.01)
     assert spec_from_texts(links="100mbit, 20mbit,1gbit").link_bps == (100_000_000, 20_000_000, 1_000_000_000)
     assert spec_from_texts(loss="0.25").loss == 0.25

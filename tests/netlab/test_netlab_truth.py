@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,62 +16,79 @@ from trainingkit.netlab import Lab, LabSpec, measure_pair
 
 pytestmark = pytest.mark.usefixtures("can_lab")
 LOW, HIGH = 0.9, 1.02
+ATTEMPTS = 3
 COUNT_LOST = Path(__file__).with_name("netlab_count_lost.py")
 
 
-def assert_true_to(rate_bps: float, measured_bps: float) -> None:
-    assert LOW * rate_bps <= measured_bps <= HIGH * rate_bps, f"{measured_bps:.4g} for {rate_bps:.4g} bit/s"
+def assert_true_to(rate_bps: float, measure: Callable[[], float]) -> None:
+    """Within bounds at one of three attempts: other work on the machine disturbs a measurement, not a wrong bucket."""
+    found = []
+    for _ in range(ATTEMPTS):
+        found.append(measure())
+        if LOW * rate_bps <= found[-1] <= HIGH * rate_bps:
+            return
+    pytest.fail(f"{found} for {rate_bps:.4g} bit/s")
+
+
+def assert_round_trip(trip_s: float, lab: Lab, source: int, target: int) -> None:
+    """Never shorter than stated; at most a fifth longer at one of three attempts."""
+    found = [math.inf]
+    while found[-1] > 1.2 * trip_s and len(found) <= ATTEMPTS:
+        found.append(measure_pair(lab, source, target, seconds=0.05, pings=9).round_trip_s)
+        assert found[-1] >= trip_s
+    assert found[-1] <= 1.2 * trip_s, found
 
 
 @pytest.mark.parametrize(("rate", "rate_bps"), [("25mbit", 25e6), ("100mbit", 100e6)])
 def test_a_transfer_reaches_the_stated_rate_in_both_directions(rate: str, rate_bps: float):
     with Lab(LabSpec(hosts=2, link=rate)) as lab:
-        assert_true_to(rate_bps, measure_pair(lab, 0, 1, seconds=1.5).payload_bps)
-        assert_true_to(rate_bps, measure_pair(lab, 1, 0, seconds=1.5).payload_bps)
+        assert_true_to(rate_bps, lambda: measure_pair(lab, 0, 1, seconds=1.2).payload_bps)
+        assert_true_to(rate_bps, lambda: measure_pair(lab, 1, 0, seconds=1.2).payload_bps)
 
 
 def test_unequal_links_and_a_change_in_mid_run():
     with Lab(LabSpec(hosts=3, links=("100mbit", "unshaped", "20mbit"))) as lab:
-        assert_true_to(20e6, measure_pair(lab, 1, 2, seconds=1.5).payload_bps)
+        assert_true_to(20e6, lambda: measure_pair(lab, 1, 2, seconds=1.2).payload_bps)
         stream = start_stream(lab, 1, 0, 5000)
         wait_for_bytes(lab, 0, 1_000_000)
-        assert_true_to(100e6, received_bps(lab, [0], 8_000_000))
+        assert_true_to(100e6, lambda: received_bps(lab, [0], 8_000_000))
         lab.set_rate(0, "10mbit")
-        assert_true_to(10e6, received_bps(lab, [0], 1_000_000))
+        assert_true_to(10e6, lambda: received_bps(lab, [0], 1_000_000))
         lab.set_rate(0, "unshaped")
         assert received_bps(lab, [0], 20_000_000) > 200e6
         lab.set_rate(0, "50mbit")
-        wait_for_bytes(lab, 0, lab.counters(0).received_bytes + 1_000_000)
-        assert_true_to(50e6, received_bps(lab, [0], 5_000_000))
+        wait_for_bytes(lab, 0, 1_000_000)
+        assert_true_to(50e6, lambda: received_bps(lab, [0], 5_000_000))
         end_stream(stream)
 
 
 def test_islands_share_the_slower_link():
     with Lab(LabSpec(hosts=4, link="100mbit", islands=(2, 2), between="20mbit")) as lab:
-        assert_true_to(100e6, measure_pair(lab, 0, 1, seconds=0.7).payload_bps)
+        assert_true_to(100e6, lambda: measure_pair(lab, 0, 1, seconds=0.7).payload_bps)
         streams = [start_stream(lab, 0, 2, 5000), start_stream(lab, 1, 3, 5001)]
         wait_for_bytes(lab, 2, 200_000)
         wait_for_bytes(lab, 3, 200_000)
-        assert_true_to(20e6, received_bps(lab, [2, 3], 4_000_000))
+        assert_true_to(20e6, lambda: received_bps(lab, [2, 3], 2_500_000))
         lab.set_between("40mbit")
-        assert_true_to(40e6, received_bps(lab, [2, 3], 8_000_000))
+        assert_true_to(40e6, lambda: received_bps(lab, [2, 3], 5_000_000))
         for stream in streams:
             end_stream(stream)
 
 
 def test_a_round_trip_takes_twice_the_delay_and_the_rate_stays():
     with Lab(LabSpec(hosts=2, link="100mbit", delay_s=0.02)) as lab:
-        pair = measure_pair(lab, 0, 1, seconds=1.5)
-        assert 0.040 <= pair.round_trip_s <= 0.048
-        assert_true_to(100e6, pair.payload_bps)
+        assert_round_trip(0.040, lab, 0, 1)
+        streams = [start_stream(lab, 0, 1, 5000 + each) for each in range(4)]
+        wait_for_bytes(lab, 1, 6_000_000)
+        assert_true_to(100e6, lambda: received_bps(lab, [1], 12_000_000))
+        for stream in streams:
+            end_stream(stream)
 
 
 def test_delay_between_islands_comes_on_top():
     with Lab(LabSpec(hosts=3, islands=(2, 1), delay_s=0.005, between_delay_s=0.02)) as lab:
-        near = measure_pair(lab, 0, 1, seconds=0.05).round_trip_s
-        far = measure_pair(lab, 0, 2, seconds=0.05).round_trip_s
-    assert 0.010 <= near <= 0.012
-    assert 0.050 <= far <= 0.060
+        assert_round_trip(0.010, lab, 0, 1)
+        assert_round_trip(0.050, lab, 0, 2)
 
 
 def test_loss_is_as_stated_and_counted():
@@ -112,8 +131,8 @@ def test_two_labs_do_not_meet_and_do_not_slow_each_other():
         streams = [(one, start_stream(one, 0, 1, 5000)), (two, start_stream(two, 0, 1, 5000))]
         wait_for_bytes(one, 1, 500_000)
         wait_for_bytes(two, 1, 500_000)
-        assert_true_to(50e6, received_bps(one, [1], 4_000_000))
-        assert_true_to(20e6, received_bps(two, [1], 2_000_000))
+        assert_true_to(50e6, lambda: received_bps(one, [1], 4_000_000))
+        assert_true_to(20e6, lambda: received_bps(two, [1], 2_000_000))
         for _lab, stream in streams:
             end_stream(stream)
         one.close()

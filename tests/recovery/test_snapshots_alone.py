@@ -144,7 +144,7 @@ def test_names_of_other_ranks_are_refused(snapshots):
 
 
 def test_keep_must_be_positive(tmp_path):
-    with pytest.raises(ConfigError, match=r"snapshots\.keep"):
+    with pytest.raises(ConfigError, match=r"snapshot\.keep"):
         Snapshots(tmp_path, keep=0)
 
 

@@ -24,13 +24,14 @@ def print_result(result: Result) -> None:
 
 
 def print_table(table: Table) -> None:
-    """One table, with its note."""
+    """One table, its title before it and its note after it."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    drawn = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    sys.stdout.write(f"{table.title}\n")
+    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in table.columns:
         drawn.add_column(column, overflow="fold")
     for row in table.rows:

@@ -72,6 +72,15 @@ def _from_torchrun(env: Mapping[str, str]) -> Place:
             expected="the host of rank 0",
             next_step="Start with torchrun, or unset RANK and WORLD_SIZE for a single process.",
         )
+    port = _number(env, "MASTER_PORT")
+    if not 0 < port < 65536:
+        raise ClusterError(
+            "MASTER_PORT is no port on which the workers could meet.",
+            field="MASTER_PORT",
+            found=port,
+            expected="1 to 65535",
+            next_step="With torchrun on one host, use --standalone instead of --master-port 0.",
+        )
     return Place(
         rank=rank,
         world_size=world_size,
@@ -79,7 +88,7 @@ def _from_torchrun(env: Mapping[str, str]) -> Place:
         local_world_size=_number(env, "LOCAL_WORLD_SIZE", 1),
         launcher="trainingkit" if env.get(OWN_LAUNCH) else "torchrun",
         master_addr=env["MASTER_ADDR"],
-        master_port=_number(env, "MASTER_PORT"),
+        master_port=port,
         attempt=_number(env, "TORCHELASTIC_RESTART_COUNT", 0),
         agent_store=env.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
     )

@@ -17,7 +17,8 @@ PINGS = 12
 BLOCKS = 8
 FIRST_BYTES = 256 << 10
 MOST_BYTES = 64 << 20
-ENOUGH_S = 0.4
+ENOUGH_S = 0.3
+LONG_TRANSFERS = 3
 COLLECTIVE_BYTES = (64 << 10, 1 << 20, 4 << 20, 16 << 20)
 COLLECTIVE_TRIES = 3
 COLLECTIVE_LIMIT_S = 3.0
@@ -116,30 +117,37 @@ def _pong(group: dist.ProcessGroup, peer: int) -> float:
 
 
 def _send_until_enough(group: dist.ProcessGroup, peer: int) -> None:
-    n_bytes, more = FIRST_BYTES, torch.ones(1)
-    while float(more):
+    """Send transfers of the sizes that the receiver asks for; zero ends it."""
+    wanted = torch.tensor([FIRST_BYTES])
+    while n_bytes := int(wanted):
         block = torch.zeros(n_bytes // BLOCKS, dtype=torch.uint8)
         for _ in range(BLOCKS):
             dist.send(block, group=group, group_dst=peer)
-        dist.recv(more, group=group, group_src=peer)
-        n_bytes = min(MOST_BYTES, 2 * n_bytes)
+        dist.recv(wanted, group=group, group_src=peer)
 
 
 def _receive_until_enough(group: dist.ProcessGroup, peer: int) -> float:
-    """Bits per second over the later half of the last transfer; the receiver says when it was long enough."""
-    n_bytes = FIRST_BYTES
-    while True:
-        block = torch.zeros(n_bytes // BLOCKS, dtype=torch.uint8)
-        times = []
-        for _ in range(BLOCKS):
-            dist.recv(block, group=group, group_src=peer)
-            times.append(time.perf_counter())
-        later_s = times[-1] - times[BLOCKS // 2 - 1]
-        enough = 2 * later_s >= ENOUGH_S or n_bytes >= MOST_BYTES
-        dist.send(torch.zeros(1) if enough else torch.ones(1), group=group, group_dst=peer)
-        if enough:
-            return 8 * block.numel() * (BLOCKS // 2) / max(later_s, 1e-9)
-        n_bytes = min(MOST_BYTES, 2 * n_bytes)
+    """Bits per second: sizes double until a transfer lasts; the best of some that last is least disturbed by others."""
+    n_bytes, rates = FIRST_BYTES, list[float]()
+    while n_bytes:
+        later_s = _receive(group, peer, n_bytes)
+        if 2 * later_s >= ENOUGH_S or n_bytes >= MOST_BYTES:
+            rates.append(4 * n_bytes / max(later_s, 1e-9))
+            n_bytes = 0 if len(rates) == LONG_TRANSFERS else n_bytes
+        else:
+            n_bytes *= 2
+        dist.send(torch.tensor([n_bytes]), group=group, group_dst=peer)
+    return max(rates)
+
+
+def _receive(group: dist.ProcessGroup, peer: int, n_bytes: int) -> float:
+    """Receive one transfer; the seconds of its later half."""
+    block = torch.zeros(n_bytes // BLOCKS, dtype=torch.uint8)
+    times = []
+    for _ in range(BLOCKS):
+        dist.recv(block, group=group, group_src=peer)
+        times.append(time.perf_counter())
+    return times[-1] - times[BLOCKS // 2 - 1]
 
 
 def _timed_all_reduce(group: dist.ProcessGroup, values: torch.Tensor) -> float:

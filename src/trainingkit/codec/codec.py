@@ -50,6 +50,7 @@ class Codec:
                 field="start",
                 found=start,
                 expected=f"a multiple of {self.granule} values for {self.spec}",
+                next_step="Cut at a multiple of `granule`.",
             )
         return self.message_bytes(start)
 
@@ -126,6 +127,7 @@ def _expect(name: str, tensor: Tensor, n: int, dtype: str) -> None:
         field=name,
         found=f"{list(tensor.shape)} {kind}, {layout}, on {tensor.device}",
         expected=f"[{n}] {dtype}, contiguous, on cpu",
+        next_step="Pass a flat, contiguous tensor of this kind.",
     )
 
 
@@ -138,7 +140,8 @@ def _expect_apart(new_residual: Tensor | None, x: Tensor, residual: Tensor | Non
                 "The new residual needs memory of its own, so that the step can be aborted.",
                 field="new_residual",
                 found=f"the memory of {name}",
-                expected="a second buffer, swapped with the old one on commit",
+                expected="a second buffer",
+                next_step="Keep two buffers and swap them on commit.",
             )
 
 

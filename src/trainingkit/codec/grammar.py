@@ -25,6 +25,7 @@ def split_part(text: str, *, field: str) -> tuple[str, list[str]]:
             field=field,
             found=repr(text),
             expected="name, name(value) or name(key=value), for example int4(block=64)",
+            next_step="Look for a missing parenthesis or a stray character.",
         )
     inside = (match[2] or "").strip()
     return match[1], [argument.strip() for argument in inside.split(",")] if inside else []
@@ -45,7 +46,13 @@ def bind(section: type[BaseModel], arguments: list[str], *, field: str) -> dict[
                 raise _misplaced(argument, names, field)
             key, raw = names[position], key
         if key in values:
-            raise ConfigError("A setting of a codec is given twice.", field=f"{field}.{key}", found=repr(argument))
+            raise ConfigError(
+                "A setting of a codec is given twice.",
+                field=f"{field}.{key}",
+                found=repr(argument),
+                expected="each setting once",
+                next_step="Remove one of them.",
+            )
         values[key] = _value(raw)
     return values
 
@@ -71,4 +78,5 @@ def _misplaced(argument: str, names: list[str], field: str) -> ConfigError:
         field=field,
         found=repr(argument),
         expected="in this order, or by name: " + ", ".join(names) if names else "no settings",
+        next_step="Give it a name, or remove it.",
     )

@@ -50,7 +50,13 @@ def parse(text: str | Spec, *, field: str = "codec") -> Spec:
         return text
     parts = text.split("|")
     if len(parts) not in (2, 3):
-        raise ConfigError("This is not a codec we can read.", field=field, found=repr(text), expected=EXPECTED)
+        raise ConfigError(
+            "This is not a codec we can read.",
+            field=field,
+            found=repr(text),
+            expected=EXPECTED,
+            next_step="Put '|' between its parts; docs/recipes.md lists them.",
+        )
     selection_name, selection = _entry(SELECTIONS, parts[0], field)
     quantiser_name, quantiser = _entry(QUANTISERS, parts[1], field)
     names = (selection_name, quantiser_name)

@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from trainingkit.core.files import end_last_line
+
 
 def record(path: Path, *, step: int, choice: str, value: Any, reason: str) -> None:
     """Append one decision.
@@ -17,6 +19,7 @@ def record(path: Path, *, step: int, choice: str, value: Any, reason: str) -> No
         reason: one sentence a person can check.
     """
     row = {"time_s": time.time(), "step": step, "choice": choice, "value": value, "reason": reason}
+    end_last_line(path)
     with open(path, "a", encoding="utf-8") as handle:
         handle.write(json.dumps(row) + "\n")
 
@@ -26,7 +29,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     if not path.exists():
         return rows
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             rows.append(json.loads(line))
         except ValueError:

@@ -59,7 +59,12 @@ class TrainingKitError(Exception):
 
 
 def _rebuild(
-    kind: type[TrainingKitError], problem: str, field: str | None, found: Any, expected: str | None, next_step: str
+    kind: type[TrainingKitError],
+    problem: str,
+    field: str | None,
+    found: Any,
+    expected: str | None,
+    next_step: str | None,
 ) -> TrainingKitError:
     return kind(problem, field=field, found=found, expected=expected, next_step=next_step)
 

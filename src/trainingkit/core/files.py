@@ -19,15 +19,6 @@ def fsync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def fsync_file(path: Path) -> None:
-    """Make the content of a file that is already written durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write beside `path`, fsync, rename over it, fsync the folder. Raises OSError and leaves the old file."""
     data = content.encode() if isinstance(content, str) else content
@@ -43,6 +34,16 @@ def write_atomic(path: Path, content: str | bytes) -> None:
             beside.unlink()
         raise
     fsync_folder(path.parent)
+
+
+def end_last_line(path: Path) -> None:
+    """End a line that a killed process left without its newline, so that the next one that is appended stands alone."""
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    with open(path, "rb+") as handle:
+        handle.seek(-1, os.SEEK_END)
+        if handle.read(1) != b"\n":
+            handle.write(b"\n")
 
 
 def crc32_of(path: Path) -> int:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from trainingkit.core.files import end_last_line
+
 PHASES = ("input", "forward", "backward", "encode", "wire", "decode", "stall", "update", "other")
 """Where a step's time can go, in order. Exclusive seconds of the step's own thread; they add up to `step_s`.
 
@@ -106,7 +108,7 @@ class RecordWriter:
     """Appends records to one rank's file, a line each, flushed at once so that a killed rank leaves its steps."""
 
     def __init__(self, path: Path) -> None:
-        self._cut_half_line(path)
+        end_last_line(path)
         self._handle: IO[str] = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed by close()
 
     def write(self, record: Record) -> None:
@@ -117,16 +119,6 @@ class RecordWriter:
     def close(self) -> None:
         """Close the file."""
         self._handle.close()
-
-    @staticmethod
-    def _cut_half_line(path: Path) -> None:
-        """A process that died in mid-line leaves no newline; end that line so that the next record stands alone."""
-        if not path.exists() or path.stat().st_size == 0:
-            return
-        with open(path, "rb+") as handle:
-            handle.seek(-1, 2)
-            if handle.read(1) != b"\n":
-                handle.write(b"\n")
 
 
 def read_records(path: Path) -> tuple[list[Record], int]:

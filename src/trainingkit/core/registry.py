@@ -60,7 +60,7 @@ class Registry(Generic[T]):
                 field=field,
                 found=repr(name),
                 expected="one of " + ", ".join(sorted(self._entries)),
-                next_step=f"Did you mean {close!r}?" if close else None,
+                next_step=f"Did you mean {close!r}?" if close else "Choose one of these.",
             )
         return self._entries[name]
 

@@ -50,6 +50,7 @@ def choose(registry: Registry[Any], values: Mapping[str, Any], *, field: str) ->
             field=f"{field}.kind",
             found=repr(kind),
             expected="one of " + ", ".join(registry.names()),
+            next_step=f'Add a line kind = "..." to [{field}].',
         )
     return check(registry.get(kind, field=f"{field}.kind"), rest, field=field)
 
@@ -61,7 +62,8 @@ def _explain(section: type[BaseModel], error: ValidationError, field: str) -> Co
     more = error.error_count() - 1
     also = f" ({more} more after this one)" if more else ""
     if first["type"] == "extra_forbidden":
-        valid = _keys_at(section, path[:-1])
+        owner = _model_at(section, path[:-1])
+        valid = list(owner.model_fields) if owner else []
         close = nearest(path[-1], valid)
         return ConfigError(
             f"There is no setting called {dotted!r}.{also}",
@@ -83,22 +85,22 @@ def _explain(section: type[BaseModel], error: ValidationError, field: str) -> Co
         field=dotted,
         found=repr(first["input"]),
         expected=first["msg"].removeprefix("Input should be ").removeprefix("Value error, "),
+        next_step="Change it; docs/recipes.md lists every setting.",
     )
 
 
-def _keys_at(section: type[BaseModel], path: list[str]) -> list[str]:
+def _model_at(section: type[BaseModel], path: list[str]) -> type[BaseModel] | None:
+    """The section that `path` leads to; None where it leads through anything else."""
     model: Any = section
     for part in path:
         info = model.model_fields.get(part)
         model = info.annotation if info else None
         if not (isinstance(model, type) and issubclass(model, BaseModel)):
-            return []
-    return list(model.model_fields)
+            return None
+    return model
 
 
 def _expectation(section: type[BaseModel], path: list[str]) -> str:
-    keys: Any = section
-    for part in path[:-1]:
-        keys = keys.model_fields[part].annotation
-    info = getattr(keys, "model_fields", {}).get(path[-1])
+    owner = _model_at(section, path[:-1])
+    info = owner.model_fields.get(path[-1]) if owner else None
     return info.description if info is not None and info.description else "a value"

@@ -23,7 +23,13 @@ def load(path: Path, *, _seen: tuple[Path, ...] = ()) -> Table:
     path = path.resolve()
     if path in _seen:
         circle = " -> ".join(p.name for p in (*_seen, path))
-        raise ConfigError("Recipes extend each other in a circle.", field="extends", found=circle)
+        raise ConfigError(
+            "Recipes extend each other in a circle.",
+            field="extends",
+            found=circle,
+            expected="a chain that ends",
+            next_step="Remove one of these `extends` lines.",
+        )
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -35,12 +41,24 @@ def load(path: Path, *, _seen: tuple[Path, ...] = ()) -> Table:
             next_step="See `trainingkit train --help`; bundled recipes are listed there.",
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError("The recipe is not valid TOML.", field="recipe", found=f"{path}: {error}") from error
+        raise ConfigError(
+            "The recipe is not valid TOML.",
+            field="recipe",
+            found=f"{path}: {error}",
+            expected="TOML in UTF-8",
+            next_step="Mend the line that is named.",
+        ) from error
     parent = table.pop("extends", None)
     if parent is None:
         return table
     if not isinstance(parent, str):
-        raise ConfigError("A recipe extends one file.", field="extends", found=repr(parent), expected="a file name")
+        raise ConfigError(
+            "A recipe extends one file.",
+            field="extends",
+            found=repr(parent),
+            expected="a file name",
+            next_step='Write it as text: extends = "other.toml".',
+        )
     return overlay(load(path.parent / parent, _seen=(*_seen, path)), table)
 
 
@@ -57,26 +75,59 @@ def overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
 
 
 def apply_overrides(table: Table, overrides: Iterable[str]) -> Table:
-    """Apply `section.key=value` texts in order. Values are TOML; what is not TOML is taken as a string.
+    """Lay `section.key=value` texts over a table. Values are TOML; what is not TOML is taken as a string.
+
+    They are put together first, the later of two for one key winning, so their order does not matter otherwise: a
+    setting that is given before the `kind` it belongs to is kept.
 
     Raises:
         ConfigError: no `=`, an empty name, or a name that goes through a value that is no table.
     """
+    changes: Table = {}
     for text in overrides:
-        name, equals, raw = text.partition("=")
-        keys = [key.strip() for key in name.split(".")]
-        if not equals or not all(keys):
-            raise ConfigError(
-                "An override must name a setting and a value.",
-                field="--set",
-                found=repr(text),
-                expected="section.key=value, for example optimizer.lr=0.001",
-            )
-        change: Any = parse_value(raw)
+        keys, change = _override(text)
+        _check_way(table, keys)
         for key in reversed(keys):
             change = {key: change}
-        table = overlay(table, change)
-    return table
+        changes = _merge(changes, change)
+    return overlay(table, changes)
+
+
+def _override(text: str) -> tuple[list[str], Any]:
+    name, equals, raw = text.partition("=")
+    keys = [key.strip() for key in name.split(".")]
+    if not equals or not all(keys):
+        raise ConfigError(
+            "An override must name a setting and a value.",
+            field="--set",
+            found=repr(text),
+            expected="section.key=value",
+            next_step="Write it as in --set optimizer.lr=0.001.",
+        )
+    return keys, parse_value(raw)
+
+
+def _check_way(table: Mapping[str, Any], keys: list[str]) -> None:
+    place: Any = table
+    for depth, key in enumerate(keys[:-1], start=1):
+        place = place.get(key, {})
+        if not isinstance(place, dict):
+            raise ConfigError(
+                f"{'.'.join(keys[:depth])!r} is a value, not a section with settings.",
+                field=".".join(keys),
+                found=repr(place),
+                expected="section.key=value",
+                next_step=f"Set it as a whole: --set {'.'.join(keys[:depth])}=...",
+            )
+
+
+def _merge(below: Table, above: Table) -> Table:
+    """Tables key by key; any other value of `above` wins."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
 
 
 def parse_value(raw: str) -> Any:

@@ -14,20 +14,14 @@ _NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*
 
 def format_bytes(n_bytes: float) -> str:
     """Decimal units, three digits: 65_100_000 -> '65.1 MB'."""
-    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if abs(n_bytes) >= size:
-            return f"{n_bytes / size:.3g} {unit}"
-    return f"{n_bytes:.0f} B"
+    scaled = _scaled(n_bytes, (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)))
+    return scaled or f"{n_bytes:.0f} B"
 
 
 def format_seconds(seconds: float) -> str:
     """'350 us', '2.1 ms', '7.5 s', '3 min 20 s', '2 h 05 min'."""
-    if seconds < 1e-3:
-        return f"{seconds * 1e6:.0f} us"
-    if seconds < 1:
-        return f"{seconds * 1e3:.3g} ms"
-    if seconds < 60:
-        return f"{seconds:.3g} s"
+    if _three_digits(seconds) < 60:
+        return _scaled(seconds, (("s", 1.0), ("ms", 1e-3))) or f"{seconds * 1e6:.0f} us"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
@@ -35,11 +29,22 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_count(count: float) -> str:
-    """'5.0 M', '12.3 k', '950'."""
-    for unit, size in (("T", 10**12), ("B", 10**9), ("M", 10**6), ("k", 10**3)):
-        if abs(count) >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count:.3g}"
+    """'5 M', '12.3 k', '950'."""
+    scaled = _scaled(count, (("T", 10**12), ("B", 10**9), ("M", 10**6), ("k", 10**3)))
+    return scaled or f"{count:.3g}"
+
+
+def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str | None:
+    """`value` in the first unit in which it rounds to 1 or more: 999_999 is '1 M', not '1e+03 k'."""
+    for unit, size in units:
+        shown = _three_digits(value / size)
+        if abs(shown) >= 1:
+            return f"{shown:.15g} {unit}"
+    return None
+
+
+def _three_digits(value: float) -> float:
+    return float(f"{value:.3g}")
 
 
 def parse_bytes(text: str, *, field: str) -> int:
@@ -57,5 +62,11 @@ def _parse(text: str, units: dict[str, float], field: str, expected: str, *, upp
     match = _NUMBER.fullmatch(text)
     unit = match[2].upper() if match and upper else match[2] if match else None
     if match is None or unit not in units:
-        raise ConfigError("This is not a quantity we can read.", field=field, found=repr(text), expected=expected)
+        raise ConfigError(
+            "This is not a quantity we can read.",
+            field=field,
+            found=repr(text),
+            expected=expected,
+            next_step=f"Use a number and one of these units: {', '.join(unit for unit in units if unit)}.",
+        )
     return float(match[1]) * units[unit]

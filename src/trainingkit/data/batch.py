@@ -44,9 +44,9 @@ def gather(source: Source, indices: np.ndarray) -> Batch:
 
 
 def read_sample(source: Source, index: int) -> dict[str, np.ndarray]:
-    """Sample `index`; what it raises becomes a DataError, with the original as its cause."""
+    """Sample `index` as arrays; what it raises becomes a DataError, with the original as its cause."""
     try:
-        return source.sample(index)
+        return {name: np.asarray(value) for name, value in source.sample(index).items()}
     except TrainingKitError:
         raise
     except Exception as error:

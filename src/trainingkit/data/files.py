@@ -41,7 +41,7 @@ def find_files(path: str, *, field: str = "data.path") -> tuple[list[DataFile], 
     kept = sorted((file for file in files if file.n_bytes), key=lambda file: file.name)
     if not kept:
         raise DataError(
-            "There is no text at this path.",
+            "There is nothing to read at this path.",
             field=field,
             found=f"{path} ({len(files)} empty files)" if files else f"{path} (no files)",
             expected="at least one file that is not empty",

@@ -12,7 +12,7 @@ from trainingkit.core.datainfo import DataInfo
 from trainingkit.core.errors import DataError
 from trainingkit.data import split
 from trainingkit.data.contract import Corpus
-from trainingkit.data.digest import digest_files
+from trainingkit.data.digest import covers, digest_files
 from trainingkit.data.files import DataFile
 from trainingkit.data.idx import find_idx, read_idx
 from trainingkit.data.images import Normaliser
@@ -68,7 +68,7 @@ def open_idx(folder: Path, mean: Sequence[float], std: Sequence[float], share: f
             len(validation),
             classes=classes,
             image_shape=(1, height, width),
-            notes=notes,
+            notes=(*notes, *covers(files)),
         ),
     )
 

@@ -14,7 +14,7 @@ from trainingkit.data import split
 from trainingkit.data.contract import Corpus
 from trainingkit.data.digest import covers, digest_files
 from trainingkit.data.files import DataFile, find_files
-from trainingkit.data.images import Normaliser, image_module, pixels_of
+from trainingkit.data.images import Normaliser, channels_of, image_module, pixels_of
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
 VALIDATION_NAMES = ("validation", "valid", "val", "test")
@@ -62,6 +62,9 @@ def open_folders(
     if others := len(files) - len(pictures):
         notes += (f"{others} files that are no images in a class folder were left out.",)
     train, validation = _two_sides(folder, pictures, share)
+    used = sorted(train + validation, key=lambda file: file.name)
+    if unread := len(pictures) - len(used):
+        notes += (f"{unread} images in neither the train nor the validation folder were left out.",)
     classes = sorted({_class_of(file) for file in train})
     _check_sides(folder, train, validation, classes)
     shape = _shape_of(train[0], channels, image_size)
@@ -73,13 +76,13 @@ def open_folders(
     info = DataInfo(
         f"images in {folder.name}",
         "images",
-        digest_files(pictures),
+        digest_files(used),
         "not stated",
         len(train),
         len(validation),
         classes=len(classes),
         image_shape=shape,
-        notes=(*notes, *covers(pictures)),
+        notes=(*notes, *covers(used)),
     )
     return Corpus(sides[0], sides[1], info)
 
@@ -115,20 +118,18 @@ def _check_sides(folder: Path, train: list[DataFile], validation: list[DataFile]
 def _shape_of(file: DataFile, channels: int | None, image_size: int | None) -> tuple[int, int, int]:
     try:
         with image_module().open(file.path) as picture:
-            grey = picture.mode in ("1", "L", "I", "I;16", "F", "LA")
+            own_channels = channels_of(picture)
             width, height = picture.size
     except (OSError, SyntaxError) as error:
         raise _broken(file, f"{type(error).__name__}: {error}", "an image that pillow can read") from error
-    return channels or (1 if grey else 3), image_size or height, image_size or width
+    return channels or own_channels, image_size or height, image_size or width
 
 
 def _decode(file: DataFile, shape: tuple[int, int, int], resize: bool) -> np.ndarray:
     channels, height, width = shape
     try:
         with image_module().open(file.path) as picture:
-            sized = picture.convert("RGB" if channels == 3 else "L")
-            sized = sized.resize((width, height)) if resize else sized
-            pixels = pixels_of(sized, channels)
+            pixels = pixels_of(picture, channels, size=(height, width) if resize else None)
     except (OSError, SyntaxError, ValueError) as error:
         raise _broken(file, f"{type(error).__name__}: {error}", "an image that pillow can read") from error
     if pixels.shape[:2] != (height, width):

@@ -53,9 +53,26 @@ class Normaliser:
         return {"pixel_values": np.ascontiguousarray(values), "labels": np.array(label, dtype=np.int64)}
 
 
-def pixels_of(picture: Any, channels: int) -> np.ndarray:
-    """A pillow image as uint8: [H, W] for one channel, [H, W, 3] for three."""
-    return np.asarray(picture.convert("L" if channels == 1 else "RGB"))
+def channels_of(picture: Any) -> int:
+    """1 for a grey pillow image, 3 for any other."""
+    return 1 if picture.mode in ("1", "L", "LA") else 3
+
+
+def pixels_of(picture: Any, channels: int, *, size: tuple[int, int] | None = None) -> np.ndarray:
+    """A pillow image as uint8: [H, W] for one channel, [H, W, 3] for three.
+
+    Args:
+        size: resize to this height and width.
+
+    Raises:
+        ValueError: more than 8 bits a channel, which pillow would clip.
+    """
+    if picture.mode[0] in "IF":
+        raise ValueError(
+            f"more than 8 bits a channel (mode {picture.mode!r}) would be clipped; scale it to 8 bits first"
+        )
+    converted = picture.convert("L" if channels == 1 else "RGB")
+    return np.asarray(converted if size is None else converted.resize((size[1], size[0])))
 
 
 def image_module() -> Any:

@@ -58,7 +58,13 @@ class Loader:
         _at_least("threads", threads, 0)
         _at_least("depth", depth, 1)
         if not 0 <= rank < world_size:
-            raise ConfigError("There is no such rank.", field="rank", found=rank, expected=f"0 to {world_size - 1}")
+            raise ConfigError(
+                "There is no such rank.",
+                field="rank",
+                found=rank,
+                expected=f"0 to {world_size - 1}",
+                next_step="Pass this process's own rank.",
+            )
         self.source = source
         self.batch_size = batch_size
         self.rank = rank
@@ -157,7 +163,13 @@ def _in_turn(n: int, start: int, count: int) -> np.ndarray:
 
 def _at_least(field: str, value: int, least: int) -> None:
     if value < least:
-        raise ConfigError("This number is too small.", field=field, found=value, expected=f"at least {least}")
+        raise ConfigError(
+            "This number is too small.",
+            field=field,
+            found=value,
+            expected=f"at least {least}",
+            next_step=f"Raise {field}.",
+        )
 
 
 def _other_data(name: str, found: Any, own: Any) -> DataError:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 from pathlib import Path
+from types import TracebackType
 from typing import IO
 
 import numpy as np
@@ -32,6 +34,17 @@ class ShardWriter:
         self._in_shard = 0
         self._crc = 0
         self.tokens = 0
+
+    def __enter__(self) -> ShardWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let go of a file that was not finished, because writing it failed."""
+        if self._handle is not None:
+            with contextlib.suppress(OSError):
+                self._handle.close()
 
     def write(self, ids: np.ndarray) -> None:
         """Append `ids`: [n] integers that the dtype holds."""

@@ -18,7 +18,7 @@ from trainingkit.core.errors import ConfigError, DataError
 from trainingkit.core.files import crc32_of, fsync_folder, write_atomic
 from trainingkit.data.digest import covers, digest_files
 from trainingkit.data.documents import Piece, Span, pieces, two_sides
-from trainingkit.data.files import find_files
+from trainingkit.data.files import DataFile, find_files
 from trainingkit.data.manifest import DTYPES, MANIFEST_NAME, FileSum, Side, TokenManifest
 from trainingkit.data.shards import ShardWriter
 from trainingkit.data.tokenizer import id_bound, load_tokenizer, save_tokenizer, separator_of, train_bpe
@@ -74,12 +74,34 @@ def build_tokens(source: str, output: Path, options: BuildOptions, progress: Pro
 
     Raises:
         ConfigError: `output` is not empty, or the tokenizer has no separator.
-        DataError: no text, an unreadable file, no tokenizer, or too little text for two sides.
+        DataError: no text, an unreadable file, no tokenizer, too little text for two sides, or no room for the result.
     """
     files, notes = find_files(source, field="INPUT")
     train, validation = two_sides(files, options.validation_share)
     _check_sides(source, train, validation)
     _claim(output)
+    try:
+        return _build(source, files, notes, (train, validation), output, options, progress)
+    except OSError as error:
+        raise DataError(
+            f"The token folder cannot be written: {error.strerror or error}.",
+            field="OUTPUT",
+            found=str(error.filename or output),
+            expected="room and permission for the tokens",
+            next_step="Mend it, remove the half-built folder, and build again.",
+        ) from error
+
+
+def _build(
+    source: str,
+    files: Sequence[DataFile],
+    notes: tuple[str, ...],
+    spans: tuple[list[Span], list[Span]],
+    output: Path,
+    options: BuildOptions,
+    progress: Progress,
+) -> TokenManifest:
+    train, validation = spans
     tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else _trained(train, options, progress)
     separator, separator_id = separator_of(tokenizer, options.tokenizer, options.separator)
     vocab_size = id_bound(tokenizer)
@@ -87,8 +109,8 @@ def build_tokens(source: str, output: Path, options: BuildOptions, progress: Pro
     saved = save_tokenizer(tokenizer, options.tokenizer, separator, output / "tokenizer")
     encode = _Encoder(tokenizer, separator_id, progress, _bytes_of(train) + _bytes_of(validation))
     sides = {
-        name: _write_side(ShardWriter(output, name, DTYPES[dtype], options.shard_bytes), spans, encode)
-        for name, spans in (("train", train), ("validation", validation))
+        name: _write_side(ShardWriter(output, name, DTYPES[dtype], options.shard_bytes), side, encode)
+        for name, side in (("train", train), ("validation", validation))
     }
     strays = (f"{encode.replaced} bytes that are no UTF-8 became U+FFFD.",) if encode.replaced else ()
     manifest = TokenManifest(
@@ -131,9 +153,10 @@ class _Encoder:
 
 
 def _write_side(writer: ShardWriter, spans: Sequence[Span], encode: _Encoder) -> Side:
-    for group in _groups(pieces(spans)):
-        writer.write(encode(group))
-    shards = writer.close()
+    with writer:
+        for group in _groups(pieces(spans)):
+            writer.write(encode(group))
+        shards = writer.close()
     return Side(tokens=writer.tokens, text_bytes=_bytes_of(spans), documents=len(spans), shards=shards)
 
 
@@ -200,4 +223,6 @@ def _check_sides(source: str, train: list[Span], validation: list[Span]) -> None
 
 
 def _out_of_range(field: str, found: float, expected: str) -> ConfigError:
-    return ConfigError("This number is out of range.", field=field, found=found, expected=expected)
+    return ConfigError(
+        "This number is out of range.", field=field, found=found, expected=expected, next_step=f"Change {field}."
+    )

@@ -61,6 +61,8 @@ class Kernel(Protocol):
         ...
 
 
+INSTALL = "Run: pip install 'trainingkit[numba]', or choose 'auto'."
+
 KERNELS: Registry[type[Kernel]] = Registry("kernel", "trainingkit.kernels")
 
 
@@ -81,7 +83,7 @@ def pick(name: str, plan: RowPlan) -> type[Kernel]:
             field="kernel",
             found=repr(name),
             expected="a kernel that is installed and knows the codec, or 'auto'",
-            next_step="Run `pip install numba`, or choose 'auto'." if "installed" in obstacle else "Choose 'auto'.",
+            next_step=INSTALL if "installed" in obstacle else "Choose 'auto'.",
         )
     return kernel
 

@@ -27,11 +27,19 @@ def export_pretrained(model: nn.Module, folder: Path) -> None:
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ModelError(
-            "The output folder is not empty.", field="--output", found=str(folder), expected="a new or empty folder"
+            "The output folder is not empty.",
+            field="--output",
+            found=str(folder),
+            expected="a new or empty folder",
+            next_step="Choose another folder, or remove this one.",
         )
     try:
         save(folder)
     except OSError as error:
         raise ModelError(
-            f"The model cannot be written: {error.strerror or error}.", field="--output", found=str(folder)
+            f"The model cannot be written: {error.strerror or error}.",
+            field="--output",
+            found=str(folder),
+            expected="a folder that can be written, with room for the model",
+            next_step="Choose another folder, or free space.",
         ) from error

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self
 
-import trainingkit
 from trainingkit.core.errors import ClusterError, ConfigError
 from trainingkit.netlab import wire
 from trainingkit.netlab.job import JobResult, JobSpec, LineSink, run_job
@@ -35,7 +34,12 @@ class Counters:
 
     TCP hands segments of up to 64 kB to the interface, which counts their headers once; the wire's shaping counts them
     for each frame.
+
+    Args:
+        at_s: when they were read, by `time.monotonic`'s clock, so that two readings give a rate.
     """
+
+    at_s: float
 
     sent_bytes: int
     received_bytes: int
@@ -233,7 +237,7 @@ class Lab:
 
 
 def _start_holder(end: int) -> subprocess.Popen[bytes]:
-    root = str(Path(trainingkit.__file__).parents[1])
+    root = str(Path(__file__).parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "trainingkit.netlab.holder", str(end), str(os.getpid())],

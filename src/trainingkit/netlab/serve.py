@@ -10,6 +10,7 @@ import select
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,8 @@ class Server:
 
     def _counters(self, request: dict[str, Any], _files: list[int]) -> dict[str, Any]:
         with linux.inside(self._network.hosts[request["host"]].net):
-            return read_device(Path("/proc/self/net/dev").read_text(), DEVICE)
+            table, at_s = Path("/proc/self/net/dev").read_text(), time.monotonic()
+        return {"at_s": at_s, **read_device(table, DEVICE)}
 
     def _relay(self, request: dict[str, Any], _files: list[int]) -> dict[str, Any]:
         found = {index: load_counters(relay.memory) for index, relay in self._network.relays.items()}
@@ -157,7 +159,7 @@ class Server:
 
 
 def read_device(table: str, device: str) -> dict[str, Any]:
-    """One device's line of /proc/net/dev, by the names of `Counters`."""
+    """One device's line of /proc/net/dev, by the names of `Counters`. Raises ClusterError."""
     for line in table.splitlines():
         name, colon, figures = line.partition(":")
         if colon and name.strip() == device:

@@ -31,7 +31,11 @@ def dumps(value: Any, *, where: str) -> str:
     try:
         return json.dumps(_encode(value, where), allow_nan=False)
     except RecursionError as error:
-        raise CheckpointError("The state is nested too deeply, or contains itself.", field=where) from error
+        raise CheckpointError(
+            "The state is nested too deeply, or contains itself.",
+            field=where,
+            next_step="Keep only plain, finite values in a state_dict.",
+        ) from error
 
 
 def loads(text: str | bytes, *, where: str) -> Any:

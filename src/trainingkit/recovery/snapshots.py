@@ -17,6 +17,7 @@ from trainingkit.core.errors import CheckpointError, ConfigError
 from trainingkit.core.logging import LOG
 from trainingkit.recovery import jsonstate, store
 from trainingkit.recovery.staging import Staging
+from trainingkit.recovery.together import unforeseen
 from trainingkit.recovery.writing import SHARED, Job, Target, owner_of, rank_file, write_snapshot
 
 
@@ -39,7 +40,11 @@ class Snapshots:
     ) -> None:
         if keep < 1:
             raise ConfigError(
-                "At least one snapshot must be kept.", field="snapshots.keep", found=keep, expected="1 or more"
+                "At least one snapshot must be kept.",
+                field="snapshot.keep",
+                found=keep,
+                expected="1 or more",
+                next_step="Set snapshot.keep = 1.",
             )
         assert (group is None) == (world_size == 1), "a process group goes with several ranks"
         self._target = Target(folder, keep, rank, world_size, group)
@@ -131,11 +136,11 @@ class Snapshots:
             write_snapshot(self._target, job)
         except CheckpointError as error:
             self._error = error
-        except Exception as error:
-            self._error = CheckpointError(f"A snapshot failed: {type(error).__name__}: {error}", field="snapshots")
+        except BaseException as error:  # handed over, not swallowed: DCP's own errors are no Exceptions
+            self._error = unforeseen(error)
             self._error.__cause__ = error
         if self._error is not None:
-            LOG.error("snapshot of step %d: %s", job.step, self._error)
+            LOG.error("snapshot of step %d: %s", job.step, self._error, exc_info=self._error.__cause__)
 
     def _check(self, tensors: Mapping[str, Tensor]) -> None:
         for name, tensor in tensors.items():
@@ -145,6 +150,7 @@ class Snapshots:
                     field="tensors",
                     found=name,
                     expected=f"rank-{self._target.rank}/... or a name without a rank",
+                    next_step="Save a tensor under the number of the rank that has it.",
                 )
             if tensor.layout is not torch.strided or tensor.is_meta:
                 raise CheckpointError(
@@ -152,4 +158,5 @@ class Snapshots:
                     field=name,
                     found="a meta tensor" if tensor.is_meta else str(tensor.layout),
                     expected="torch.strided",
+                    next_step="Make it dense, or leave it out.",
                 )

@@ -57,7 +57,7 @@ def write(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup | Non
     try:
         save(dict(tensors), storage_writer=writer, planner=planner, process_group=group, no_dist=group is None)
     except CheckpointException as error:
-        raise _first_cause(error, folder.parent, needed_bytes) from error
+        raise _write_failed(error, folder.parent, needed_bytes) from error
     except RuntimeError as error:
         raise peer_lost("writing a snapshot", error) from error
 
@@ -74,7 +74,7 @@ def read(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup | None
     try:
         load(dict(tensors), storage_reader=reader, planner=planner, process_group=group, no_dist=group is None)
     except CheckpointException as error:
-        raise _first_cause(error, folder, 0) from error
+        raise _failed(error, folder, "read", "Use the snapshot before it, or try again.") from error
     except RuntimeError as error:
         raise peer_lost("reading a snapshot", error) from error
 
@@ -95,13 +95,25 @@ def expect_single_process_notice() -> None:
     warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
 
 
-def _first_cause(error: CheckpointException, folder: Path, needed_bytes: int) -> CheckpointError:
-    """DCP collects the failures of all ranks in a BaseException; the lowest rank's is told."""
-    rank, (cause, _) = min(error.failures.items(), key=lambda item: item[0])
+def _write_failed(error: CheckpointException, folder: Path, needed_bytes: int) -> CheckpointError:
+    _, cause = _first_cause(error)
     if isinstance(cause, OSError):
         return write_error(cause, folder, needed_bytes)
+    return _failed(error, folder, "written", "Mend the cause and resume; earlier snapshots are intact.")
+
+
+def _failed(error: CheckpointException, folder: Path, done: str, next_step: str) -> CheckpointError:
+    rank, cause = _first_cause(error)
     return CheckpointError(
-        f"The tensors of a snapshot could not be written or read: {type(cause).__name__} on rank {rank}: {cause}",
+        f"The tensors of a snapshot could not be {done}: {type(cause).__name__} on rank {rank}: {cause}",
         field="snapshots",
         found=str(folder),
+        expected="safetensors files in a folder that all ranks see",
+        next_step=next_step,
     )
+
+
+def _first_cause(error: CheckpointException) -> tuple[int, BaseException]:
+    """DCP collects the failures of all ranks in a BaseException; the lowest rank's is told."""
+    rank, (cause, _) = min(error.failures.items(), key=lambda item: item[0])
+    return rank, cause

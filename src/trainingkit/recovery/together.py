@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
-from trainingkit.core.errors import CheckpointError
+from trainingkit.core.errors import CheckpointError, PeerLost
 
 T = TypeVar("T")
 
@@ -38,10 +38,14 @@ def agree(group: ProcessGroup | None, task: Callable[[], T], *, doing: str) -> l
     return [value for value, _ in outcomes]
 
 
-def peer_lost(doing: str, error: Exception) -> CheckpointError:
+class SavingPeerLost(CheckpointError, PeerLost):
+    """Another rank is gone, and with it the snapshot that was being written or read. Never the first cause."""
+
+
+def peer_lost(doing: str, error: Exception) -> SavingPeerLost:
     """What a survivor says when a collective of the saving group fails."""
     sentence = str(error).strip().splitlines()[:1]
-    return CheckpointError(
+    return SavingPeerLost(
         f"Another rank was lost while {doing}.",
         field="snapshots",
         found=sentence[0].split(". ")[0] if sentence else type(error).__name__,
@@ -56,4 +60,13 @@ def _outcome(task: Callable[[], T]) -> tuple[T | None, CheckpointError | None]:
     except CheckpointError as error:
         return None, error
     except Exception as error:
-        return None, CheckpointError(f"A snapshot failed: {type(error).__name__}: {error}", field="snapshots")
+        return None, unforeseen(error)
+
+
+def unforeseen(error: BaseException) -> CheckpointError:
+    """A failure that nobody expected, as one that can be told; its traceback is in the log."""
+    return CheckpointError(
+        f"A snapshot failed: {type(error).__name__}: {error}",
+        field="snapshots",
+        next_step="See the log for the traceback; earlier snapshots are intact.",
+    )

@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
+from trainingkit.core.errors import CheckpointError
+
 PLACE = "$tensor"
 """Key of the mapping that stands where a tensor was."""
 
@@ -16,11 +18,22 @@ def detach_tensors(state: Any, prefix: str) -> tuple[dict[str, Tensor], Any]:
 
     Args:
         state: dicts, lists and tuples over plain values and tensors; keys are texts without the meaning of PLACE.
+
+    Raises:
+        CheckpointError: two tensors would get one name, because of a key with a slash or one that is no text.
     """
     tensors: dict[str, Tensor] = {}
 
     def walk(value: Any, name: str) -> Any:
         if isinstance(value, Tensor):
+            if name in tensors:
+                raise CheckpointError(
+                    "Two tensors of a state have the same name.",
+                    field=name,
+                    found="keys that read alike when they are joined by '/'",
+                    expected="another path for each tensor",
+                    next_step="Rename a key.",
+                )
             tensors[name] = value
             return {PLACE: name}
         if isinstance(value, Mapping):

@@ -99,7 +99,13 @@ def write_snapshot(target: Target, job: Job) -> None:
 def _needed_bytes(sizes: list[tuple[int, int, int]]) -> int:
     steps = [step for step, _, _ in sizes]
     if len(set(steps)) > 1:
-        raise CheckpointError("The ranks save different steps.", field="step", found=steps, expected="one step")
+        raise CheckpointError(
+            "The ranks save different steps.",
+            field="step",
+            found=steps,
+            expected="one step",
+            next_step="Call save for the same steps on every rank.",
+        )
     return max(shared for _, shared, _ in sizes) + sum(own for _, _, own in sizes)
 
 

@@ -63,6 +63,7 @@ def write_bench_page(result: Result, path: Path) -> None:
             field="--page",
             found=str(path),
             expected="a file name in a folder that can be written",
+            next_step="Choose another with --page FILE.html.",
         ) from error
 
 

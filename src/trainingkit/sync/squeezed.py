@@ -12,7 +12,6 @@ DDP waits for the futures at the end of backward.
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,12 +24,12 @@ from torch._C._distributed_c10d import GradBucket
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from trainingkit.core.errors import ConfigError
 from trainingkit.exchange.clock import StageClock
 from trainingkit.exchange.lane import Lane
 from trainingkit.exchange.queue import OrderedQueue
 from trainingkit.exchange.registry import Round
 from trainingkit.sync.buckets import Bucket, Buckets, Codecs
+from trainingkit.sync.checks import check_exchanged, check_weight
 from trainingkit.sync.contract import SyncStats
 from trainingkit.sync.dense import DenseReduce
 from trainingkit.sync.exempt import parameter_names
@@ -113,11 +112,13 @@ class Squeezed:
         self._settle()
 
     def commit(self) -> SyncStats:
-        """Swap the new residuals in, unless a value was not finite."""
-        if self._sound:
-            for bucket in self._open:
-                bucket.commit()
-        return self._close_step()
+        """Swap the new residuals in, unless a value was not finite.
+
+        Raises:
+            StepError: there was no exchange since the last step.
+        """
+        check_exchanged(self._unjudged)
+        return self._take()
 
     def abort(self) -> SyncStats:
         """Drop the new residuals; the old ones still stand."""
@@ -170,7 +171,7 @@ class Squeezed:
         if bucket.index() == 0:
             self._settle()
             self._unjudged = True
-            self._check_weight()
+            check_weight(self.weight)
             dense = self._dense_left > 0 and not self._detached
             self._factor = self._dense.agreed_factor(self.weight, bucket.buffer().device) if dense else 1.0
         if self._detached or self._dense_left > 0:
@@ -211,20 +212,16 @@ class Squeezed:
                 self._sound = False
                 flight.buffer.fill_(float("nan"))
 
-    def _check_weight(self) -> None:
-        if 0.0 <= self.weight < math.inf:
-            return
-        raise ConfigError(
-            "A rank's weight in the mean cannot be used.",
-            field="weight",
-            found=self.weight,
-            expected="a finite number, not negative, for example this rank's tokens in the step",
-        )
-
     def _settle(self) -> None:
         """Commit a backward that nobody judged."""
         if self._unjudged:
-            self.commit()
+            self._take()
+
+    def _take(self) -> SyncStats:
+        if self._sound:
+            for bucket in self._open:
+                bucket.commit()
+        return self._close_step()
 
     def _close_step(self) -> SyncStats:
         if not self._unjudged:

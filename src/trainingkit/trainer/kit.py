@@ -242,8 +242,9 @@ class Kit:
         failed(self.rank, self.step_number, error).write(self.session.run)
         LOG.error("the loop failed after step %d", self.step_number, exc_info=error)
         self.session.on_close()
-        with contextlib.suppress(StepError, OSError):
+        with contextlib.suppress(StepError):
             self._recorder.event(self.step_number, "error", str(error) or type(error).__name__, show=False)
+        with contextlib.suppress(OSError):
             self._recorder.close()
 
     def __enter__(self) -> Kit:

@@ -105,7 +105,9 @@ class Rank:
         except RuntimeError as error:
             problem = str(error).splitlines()[0][:300]
             self.meeting.store.set(f"failed/{entrant.name}", f"rank {self.meeting.rank}: {problem}")
-        seconds, failed = self._most(time.monotonic() - start_s, 1.0 if problem else 0.0)
+        own_s = time.monotonic() - start_s
+        entrant.optimizer.zero_grad(set_to_none=True)
+        seconds, failed = self._most(own_s, 1.0 if problem else 0.0)
         if failed:
             raise ContenderFailed(self.meeting.store.get(f"failed/{entrant.name}").decode())
         after = sent_bytes()

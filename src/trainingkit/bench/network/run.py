@@ -18,9 +18,11 @@ from trainingkit.bench.network.spec import Measured, NetworkSpec
 from trainingkit.bench.network.stage import SHAPE, Stage
 from trainingkit.bench.network.summary import summarise
 from trainingkit.bench.result import Result
-from trainingkit.core.errors import ClusterError
+from trainingkit.codec import parse
+from trainingkit.core.errors import ClusterError, ConfigError
 from trainingkit.netlab import JobResult, Lab, LabSpec
-from trainingkit.netlab.rates import UNSHAPED
+from trainingkit.netlab.rates import UNSHAPED, parse_rate
+from trainingkit.sync.section import NO_CODEC
 
 WORKER = "trainingkit.bench.network.worker"
 POLL_S = 0.05
@@ -61,9 +63,7 @@ def run(spec: NetworkSpec, *, command: str, show: Show = lambda glance: None) ->
         ClusterError: no lab can be made here, or the reference or the judged contender failed.
         ConfigError: the spec cannot be used.
     """
-    spec.job()
-    for name in spec.contenders:
-        CONTENDERS.get(name, field="--contenders")
+    _check(spec)
     lab_spec = LabSpec(hosts=spec.hosts, link=UNSHAPED, delay_s=spec.delay_s)
     dropped: dict[str, str] = {}
     with Lab(lab_spec) as lab:
@@ -78,6 +78,18 @@ def run(spec: NetworkSpec, *, command: str, show: Show = lambda glance: None) ->
     outcome.labels |= {name: name for name in dropped}
     outcome.failed |= dropped
     return summarise(spec, outcome, command=command)
+
+
+def _check(spec: NetworkSpec) -> None:
+    """Refuse what cannot be run before anything is started."""
+    spec.job()
+    parse_rate(spec.link, field="--link")
+    if spec.codec != NO_CODEC:
+        parse(spec.codec, field="--codec")
+    for name in spec.contenders:
+        CONTENDERS.get(name, field="--contenders")
+    if spec.hosts < 2:
+        raise ConfigError("A network needs two hosts.", field="--hosts", found=spec.hosts, expected="2 or more")
 
 
 @dataclass(frozen=True)

@@ -52,20 +52,20 @@ SCALES = {
 class NetworkSpec(Section):
     """One run of the bench. `minutes` is what timing and losses may take together; start and warm-up come on top."""
 
-    hosts: int = 4
+    hosts: int = Field(default=4, description="hosts, one process on each")
     link: str = "100mbit"
     delay_s: float = 0.0
     codec: str = DEFAULT_CODEC
     scale: str = "full"
     contenders: list[str] = Field(default=list(GUESTS))
-    rounds: int = 12
-    steps_per_turn: int = 1
-    minutes: float = 4.0
-    loss_steps: int = 40
-    eval_every: int = 5
-    warm_steps: int = 3
-    seed: int = 0
-    timeout_s: float = 120.0
+    rounds: int = Field(default=12, ge=1)
+    steps_per_turn: int = Field(default=1, ge=1)
+    minutes: float = Field(default=4.0, gt=0)
+    loss_steps: int = Field(default=40, ge=0)
+    eval_every: int = Field(default=5, ge=1)
+    warm_steps: int = Field(default=3, ge=1)
+    seed: int = Field(default=0, ge=0)
+    timeout_s: float = Field(default=120.0, gt=0)
 
     @property
     def timing_s(self) -> float:

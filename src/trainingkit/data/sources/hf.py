@@ -16,7 +16,7 @@ from trainingkit.data.arrowstream import ArrowStream, row_lengths
 from trainingkit.data.contract import Corpus
 from trainingkit.data.digest import covers, digest_files
 from trainingkit.data.hubfolder import Part, arrow_files, column, open_saved, require_column
-from trainingkit.data.images import Normaliser, image_module, pixels_of
+from trainingkit.data.images import Normaliser, channels_of, image_module, pixels_of
 from trainingkit.data.registry import SOURCES
 from trainingkit.data.windows import FILE_SEPARATOR, byte_facts, language_corpus, language_facts
 
@@ -144,8 +144,7 @@ def _image_shape(part: Part, name: str) -> tuple[int, int, int]:
             expected="a column with the feature datasets.Image()",
             next_step="Cast it: dataset.cast_column(name, datasets.Image()), then save it again.",
         )
-    channels = 1 if first.mode in ("1", "L", "I", "I;16", "F", "LA") else 3
-    return channels, first.height, first.width
+    return channels_of(first), first.height, first.width
 
 
 def _highest(values: Any) -> int:

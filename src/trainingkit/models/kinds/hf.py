@@ -13,6 +13,7 @@ from pydantic import Field
 
 from trainingkit.core.datainfo import DataInfo
 from trainingkit.core.errors import ModelError
+from trainingkit.core.logging import LOG
 from trainingkit.core.nearest import nearest
 from trainingkit.models.registry import MODELS, ModelSection
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 AUTO_CLASSES = {"language": "AutoModelForCausalLM", "images": "AutoModelForImageClassification"}
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
 @MODELS.register("hf")
@@ -32,17 +34,16 @@ class HfSection(ModelSection):
     from_scratch: bool = Field(default=False, description="ignore weights in the folder and initialise afresh")
 
     def build(self, info: DataInfo) -> nn.Module:
-        """The model in fp32; with the folder's weights unless `from_scratch` or there are none."""
-        import torch
+        """The model in fp32; with the folder's weights unless `from_scratch` or there are none.
 
+        Raises:
+            ModelError: transformers cannot build it, or its weights would have to be unpickled.
+        """
         config = self._config(info)
         loader = self._class(info)
-        has_weights = any((self.path / name).is_file() for name in WEIGHTS)
+        has_weights = not self.from_scratch and self._has_weights()
         try:
-            if has_weights and not self.from_scratch:
-                return loader.from_pretrained(self.path, config=config, local_files_only=True, dtype=torch.float32)
-            make = loader.from_config if hasattr(loader, "from_config") else loader
-            return make(config).float()
+            return self._loaded(loader, config) if has_weights else _fresh(loader, config).float()
         except (ValueError, OSError, RuntimeError, ImportError, KeyError) as error:
             raise ModelError(
                 f"transformers cannot build this model: {error}",
@@ -57,8 +58,33 @@ class HfSection(ModelSection):
 
         config, loader = self._config(info), self._class(info)
         with torch.device("meta"):
-            model = (loader.from_config if hasattr(loader, "from_config") else loader)(config)
+            model = _fresh(loader, config)
         return sum(p.numel() for p in model.parameters())
+
+    def _has_weights(self) -> bool:
+        if any((self.path / name).is_file() for name in WEIGHTS):
+            return True
+        pickled = next((name for name in PICKLED if (self.path / name).is_file()), None)
+        if pickled is not None:
+            raise ModelError(
+                "The model's weights are pickled, and nothing is unpickled here.",
+                field="model.path",
+                found=str(self.path / pickled),
+                expected="model.safetensors",
+                next_step="Load and save it with transformers once, or set model.from_scratch = true to do without.",
+            )
+        return False
+
+    def _loaded(self, loader: Any, config: Any) -> nn.Module:
+        import torch
+
+        model, told = loader.from_pretrained(
+            self.path, config=config, local_files_only=True, dtype=torch.float32, output_loading_info=True
+        )
+        for what, names in (("are not in the folder and start afresh", "missing"), ("are not used", "unexpected")):
+            if found := sorted(told[f"{names}_keys"]):
+                LOG.warning("%s: %d tensors %s: %s", self.path, len(found), what, ", ".join(found[:5]))
+        return model
 
     def _config(self, info: DataInfo) -> Any:
         from transformers import AutoConfig
@@ -69,12 +95,17 @@ class HfSection(ModelSection):
                 field="model.path",
                 found=str(self.path),
                 expected="a folder that transformers' save_pretrained made",
+                next_step="Check the path.",
             )
         try:
             config = AutoConfig.from_pretrained(self.path, local_files_only=True)
         except (ValueError, OSError, KeyError) as error:
             raise ModelError(
-                f"config.json cannot be used: {error}", field="model.path", found=str(self.path)
+                f"config.json cannot be used: {error}",
+                field="model.path",
+                found=str(self.path),
+                expected="a configuration that this version of transformers knows",
+                next_step="Save the model again with transformers' save_pretrained.",
             ) from error
         if hasattr(config, "use_cache"):
             config.use_cache = False
@@ -101,6 +132,7 @@ class HfSection(ModelSection):
                 field="model.architecture",
                 found=f"data with task {info.task!r}",
                 expected="the name of a transformers class",
+                next_step='Name it, for example model.architecture = "BertForMaskedLM".',
             )
         if not hasattr(transformers, name):
             close = nearest(name, dir(transformers))
@@ -109,6 +141,19 @@ class HfSection(ModelSection):
                 field="model.architecture",
                 found=repr(name),
                 expected="a model class, for example LlamaForCausalLM",
-                next_step=f"Did you mean {close!r}?" if close else None,
+                next_step=f"Did you mean {close!r}?" if close else "Check the spelling.",
             )
-        return getattr(transformers, name)
+        found = getattr(transformers, name)
+        if not hasattr(found, "from_config") and not issubclass(found, transformers.PreTrainedModel):
+            raise ModelError(
+                f"{name} is not a model.",
+                field="model.architecture",
+                found=repr(name),
+                expected="a model class, for example LlamaForCausalLM",
+                next_step="Name the class that computes the loss.",
+            )
+        return found
+
+
+def _fresh(loader: Any, config: Any) -> nn.Module:
+    return (loader.from_config if hasattr(loader, "from_config") else loader)(config)

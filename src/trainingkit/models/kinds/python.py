@@ -30,22 +30,26 @@ class PythonSection(ModelSection):
         function = load_ref(self.ref, field="model.ref")
         arguments = dict(self.args)
         try:
-            if "info" in inspect.signature(function).parameters:
+            signature = inspect.signature(function)
+            if "info" in signature.parameters:
                 arguments["info"] = info
-            module = function(**arguments)
-        except TypeError as error:
+            signature.bind(**arguments)
+        except (TypeError, ValueError) as error:
             raise ModelError(
                 f"The model function cannot be called like this: {error}",
                 field="model.args",
                 found=repr(self.args),
                 expected=f"the keyword arguments of {self.ref}",
+                next_step="Change model.args, or the function.",
             ) from error
+        module = function(**arguments)
         if not isinstance(module, nn.Module):
             raise ModelError(
                 "The model function must return a torch module.",
                 field="model.ref",
                 found=type(module).__name__,
                 expected="torch.nn.Module",
+                next_step="Return the module itself.",
             )
         return module
 

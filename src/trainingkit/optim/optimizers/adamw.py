@@ -21,9 +21,9 @@ class AdamWSection(OptimizerSection):
     """Settings of AdamW."""
 
     lr: float = Field(default=3e-3, gt=0, description="peak learning rate")
-    beta1: float = Field(default=0.9, ge=0, lt=1)
-    beta2: float = Field(default=0.95, ge=0, lt=1)
-    eps: float = Field(default=1e-8, gt=0)
+    beta1: float = Field(default=0.9, ge=0, lt=1, description="decay of the gradient's mean")
+    beta2: float = Field(default=0.95, ge=0, lt=1, description="decay of the squared gradient's mean")
+    eps: float = Field(default=1e-8, gt=0, description="added to the denominator")
     weight_decay: float = Field(default=0.1, ge=0, description="decay of matrices")
 
     def build(self, model: nn.Module) -> AdamW:

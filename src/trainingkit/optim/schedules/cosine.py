@@ -14,10 +14,10 @@ class CosineSection(ScheduleSection):
     """Settings of the cosine schedule."""
 
     warmup_steps: int = Field(default=20, ge=0, description="updates of linear warm-up")
-    final: float = Field(default=0.1, ge=0, le=1, description="last rate as a share of the peak")
+    final: float = Field(default=0.1, ge=0, le=1, description="rate at the end as a share of the peak")
 
     def factor(self, update: int, total: int) -> float:
-        """Rises to 1 at the end of the warm-up, ends at `final`."""
+        """Rises to 1 at the end of the warm-up; the update after the last would have `final`."""
         if update < self.warmup_steps:
             return (update + 1) / self.warmup_steps
         left = max(1, total - self.warmup_steps)
