@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,7 +39,10 @@ def test_threads_share_the_cores(workers: int) -> None:
     assert threads_per_worker(workers, wanted=7) == 7
 
 
-def test_a_worker_that_ends_with_a_code_is_named() -> None:
+def test_a_worker_that_ends_with_a_code_is_named_and_handlers_are_put_back() -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    handlers = [signal.getsignal(number) for number in numbers]
     ended = launch(("-c", "import os; os._exit(3 * int(os.environ['RANK']))"), workers=2, threads=1, grace_s=2)
     assert ended.crashed == {1: "exit code 3"}
     assert ended.signal is None
+    assert [signal.getsignal(number) for number in numbers] == handlers

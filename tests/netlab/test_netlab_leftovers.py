@@ -92,6 +92,7 @@ def test_nothing_remains_after_sigkill_of_a_lab_that_runs(how: str):
         spared = 1 if how == "fork" else 0
         until(lambda: len(look(token).pids) <= spared, deadline_s=GONE_S, what="the end of all but the fork")
     until(lambda: not look(token).pids, deadline_s=GONE_S, what="the end of every process of the lab")
+    assert seen is not None
     assert len(seen.namespaces) == HOSTS + PARENT
     assert not holders_of(seen.namespaces)
     assert machine_state() == before

@@ -24,6 +24,7 @@ def make_app() -> App:
     from trainingkit.cli.data_build import data_build
     from trainingkit.cli.evaluate import evaluate
     from trainingkit.cli.export import export
+    from trainingkit.cli.netlab import netlab
     from trainingkit.cli.probe import probe
     from trainingkit.cli.report import report
     from trainingkit.cli.resume import resume
@@ -45,8 +46,9 @@ def make_app() -> App:
     data.command(data_build, name="build")
     app.command(data)
     app.command(probe, name="probe", sort_key=len(named) + 1, help_epilogue="")
+    app.command(netlab, name="netlab", sort_key=len(named) + 2, help_epilogue="")
     bench = cyclopts.App(
-        name="bench", help=BENCH_HELP, help_format="plaintext", help_epilogue="", sort_key=len(named) + 2
+        name="bench", help=BENCH_HELP, help_format="plaintext", help_epilogue="", sort_key=len(named) + 3
     )
     benches = {"network": bench_network, "codec": bench_codec, "quality": bench_quality, "page": bench_page}
     for place, (name, command) in enumerate(benches.items()):

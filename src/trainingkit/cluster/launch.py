@@ -24,6 +24,7 @@ from trainingkit.cluster.place import OWN_LAUNCH
 from trainingkit.core.errors import ClusterError
 
 REAP_S = 5.0
+AGENT_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def launch(
         monitor_interval=0.1,
         logs_specs=DefaultLogsSpecs(),
         shutdown_timeout=max(1, round(grace_s)),
-        signals_to_handle="SIGTERM,SIGHUP,SIGQUIT",
+        signals_to_handle=",".join(number.name for number in AGENT_SIGNALS),
     )
     with _environment(threads), _nobody_left(), _interrupts(on_interrupt):
         try:
@@ -145,7 +146,10 @@ def _kill_children(*, but: Container[int] = ()) -> list[psutil.Process]:
 
 @contextlib.contextmanager
 def _interrupts(on_interrupt: Callable[[], None]) -> Iterator[None]:
-    """The first SIGINT goes to the agent, which passes it on to the workers; the second one kills them."""
+    """The first SIGINT goes to the agent, which passes it on to the workers; the second one kills them.
+
+    The agent installs handlers and leaves them behind; all are put back.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -156,11 +160,13 @@ def _interrupts(on_interrupt: Callable[[], None]) -> Iterator[None]:
         on_interrupt()
         raise SignalException("interrupted", sigval=signal.Signals(number))
 
-    before = signal.signal(signal.SIGINT, first)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *AGENT_SIGNALS)}
+    signal.signal(signal.SIGINT, first)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _second_interrupt(_number: int, _frame: FrameType | None) -> None:

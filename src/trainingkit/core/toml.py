@@ -101,8 +101,8 @@ def _override(text: str) -> tuple[list[str], Any]:
             "An override must name a setting and a value.",
             field="--set",
             found=repr(text),
-            expected="section.key=value",
-            next_step="Write it as in --set optimizer.lr=0.001.",
+            expected="section.key=value, for example optimizer.lr=0.001",
+            next_step="Write both, with '=' between them.",
         )
     return keys, parse_value(raw)
 
