@@ -9,7 +9,8 @@ import pytest
 
 from ranks.cli import orphans, run_cli
 from trainingkit.bench.result import read
-from trainingkit.cli.bench import bench_network, without_options
+from trainingkit.cli.bench import bench_network
+from trainingkit.cli.bench_end import without_options
 from trainingkit.core.errors import ConfigError
 
 SITE = """

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from trainingkit.bench.result import Result
+from trainingkit.cli.bench_end import command_typed, conclude
 
-OUTPUTS = ("--json", "--page")
 BENCH_HELP = """Measure side by side, with 90 % intervals.
 
 Example: trainingkit bench network --hosts 4 --link 100mbit --page network.html"""
@@ -87,8 +83,8 @@ def bench_network(
     values |= {"rounds": rounds, "minutes": minutes, "loss_steps": loss_steps, "steps_per_turn": steps_per_turn}
     spec = check(NetworkSpec, {**values, "seed": seed})
     with progress() as show:
-        result = run(spec, command=_command(), show=show)
-    return _conclude(result, json, page)
+        result = run(spec, command=command_typed(), show=show)
+    return conclude(result, json, page)
 
 
 def bench_codec(*, size: str = "64MiB", rounds: int = 15, json: Path | None = None, page: Path | None = None) -> int:
@@ -116,7 +112,7 @@ def bench_codec(*, size: str = "64MiB", rounds: int = 15, json: Path | None = No
     from trainingkit.core.units import parse_bytes
 
     measured = run(size_bytes=parse_bytes(size, field="--size"), rounds=rounds)
-    return _conclude(result_of(measured, command=_command()), json, page)
+    return conclude(result_of(measured, command=command_typed()), json, page)
 
 
 def bench_page(results: list[Path], *, output: Path, title: str = "Benchmark") -> None:
@@ -143,7 +139,16 @@ def bench_page(results: list[Path], *, output: Path, title: str = "Benchmark") -
 
     found = [read(path) for path in results]
     if output.suffix == ".md":
-        write_atomic(output, render_markdown(title, found))
+        try:
+            write_atomic(output, render_markdown(title, found))
+        except OSError as error:
+            raise ConfigError(
+                f"The page cannot be written: {error.strerror}.",
+                field="--output",
+                found=str(output),
+                expected="a file name in a folder that can be written",
+                next_step="Make the folder, or choose another.",
+            ) from error
     elif output.suffix == ".html" and len(found) == 1:
         write_bench_page(found[0], output)
     else:
@@ -154,37 +159,3 @@ def bench_page(results: list[Path], *, output: Path, title: str = "Benchmark") -
             expected="FILE.md from any number of results, or FILE.html from one",
         )
     sys.stdout.write(f"The page is {output}\n")
-
-
-def _conclude(result: Result, json: Path | None, page: Path | None) -> int:
-    from trainingkit.bench.result import write
-    from trainingkit.cli.bench_print import print_result
-
-    if json is not None:
-        write(result, json)
-    if page is not None:
-        from trainingkit.report.benchpage import write_bench_page
-
-        write_bench_page(result, page)
-    print_result(result)
-    for what, path in (("Result", json), ("Page", page)):
-        if path is not None:
-            sys.stdout.write(f"{what}: {path}\n")
-    return 0 if result.holds else 1
-
-
-def _command() -> str:
-    """What was typed, without where the output went."""
-    return shlex.join(["trainingkit", *without_options(sys.argv[1:], OUTPUTS)])
-
-
-def without_options(words: list[str], names: tuple[str, ...]) -> list[str]:
-    """The words without the options `names` and their values, in both spellings: `--name value` and `--name=value`."""
-    kept: list[str] = []
-    skip = False
-    for word in words:
-        name, equals, _ = word.partition("=")
-        if not skip and name not in names:
-            kept.append(word)
-        skip = not skip and name in names and not equals
-    return kept

@@ -8,7 +8,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-CODECS = ("all|int4(block=64)", "topk(density=0.05, chunk=4096)|int4")
+from trainingkit.cli.bench_end import command_typed, conclude
+
+BESIDE = "topk(density=0.05, chunk=4096)|int4(block=64)"
+"""Shown beside the default codec, without a goal."""
 
 
 def bench_quality(
@@ -19,6 +22,7 @@ def bench_quality(
     set_: Annotated[list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)] = None,
     folder: Path = Path("runs/bench-quality"),
     json_: Annotated[Path | None, Parameter(name="--json")] = None,
+    page: Path | None = None,
 ) -> int:
     """Does squeezing cost loss? Train a recipe with plain DDP and with each codec, seed by seed, and compare.
 
@@ -33,7 +37,8 @@ def bench_quality(
     recipe
         A TOML file, or the name of a bundled recipe.
     codec
-        A codec to compare with plain DDP. May be repeated. Default: int4 of everything, and the top 5 % in int4.
+        A codec that must stay within 1 % of plain DDP's loss. May be repeated. Default: the default codec, and beside
+        it, without a goal, the top 5 % in int4.
     seeds
         How many seeds, from 0 on.
     set_
@@ -42,25 +47,25 @@ def bench_quality(
         Where the runs are kept; each needs a new folder in it.
     json_
         Write the result there.
+    page
+        Write a page with tables there.
     """
-    from trainingkit.bench import quality, result
+    from trainingkit.bench import quality
     from trainingkit.core.runfolder import new_run_path
+    from trainingkit.sync.section import DEFAULT_CODEC
 
     made = quality.run(
         new_run_path(folder.parent.absolute(), folder.name),
         recipe=recipe,
-        codecs=codec or CODECS,
+        codecs=codec or (DEFAULT_CODEC,),
+        beside=() if codec else (BESIDE,),
         seeds=range(seeds),
         overrides=set_ or (),
-        command="trainingkit bench quality",
-        say=lambda text: print(text, flush=True),  # noqa: T201
+        command=command_typed(),
+        say=_say,
     )
-    for row in made.rows:
-        sys.stdout.write(f"{row['codec']:<42} seed {row['seed']}  loss {row['loss']:.4f}\n")
-    for check in made.checks:
-        sys.stdout.write(
-            f"{check.name}  {check.value:.4f}  [{check.low}, {check.high}]  {check.goal}  holds: {check.holds}\n"
-        )
-    if json_ is not None:
-        result.write(made, json_)
-    return 0
+    return conclude(made, json_, page)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")

@@ -59,7 +59,13 @@ def _launch(workers: int, seconds: float) -> dict[str, Any]:
         result = launch(arguments, workers=workers, threads=threads_per_worker(workers), grace_s=5.0)
         if result.crashed or not file.exists():
             how = ", ".join(f"rank {rank}: {end}" for rank, end in result.crashed.items()) or "no inventory was left"
-            raise ClusterError("The probe's workers failed.", field="workers", found=how)
+            raise ClusterError(
+                "The probe's workers failed.",
+                field="workers",
+                found=how,
+                expected="every worker to measure and leave",
+                next_step="Try fewer workers; a longer text of the failure stands above.",
+            )
         return json_module.loads(file.read_text(encoding="utf-8"))
 
 

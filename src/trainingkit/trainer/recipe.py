@@ -122,7 +122,11 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
         section()
     if recipe.run.steps is None:
         raise ConfigError(
-            "A recipe must say how long to train.", field="run.steps", found="nothing", expected="a number of steps"
+            "A recipe must say how long to train.",
+            field="run.steps",
+            found="nothing",
+            expected="a number of steps",
+            next_step="Add it, for example with --set run.steps=100.",
         )
     return recipe
 
@@ -165,5 +169,16 @@ def resolved_text(config: KitConfig) -> str:
             ("optimizer", config.optimizer_section()),
             ("schedule", config.schedule_section()),
         ):
-            table[key] = {"kind": table[key]["kind"], **section.model_dump(mode="json")}
+            table[key] = {"kind": table[key]["kind"], **_anchored(section.model_dump(mode="json"))}
     return toml.dump(table)
+
+
+def _anchored(table: dict[str, Any]) -> dict[str, Any]:
+    """A section whose relative `path`, or `ref` to a Python file, still leads there from another folder."""
+    anchored = dict(table)
+    if isinstance(table.get("path"), str):
+        anchored["path"] = str(Path(table["path"]).absolute())
+    file, colon, name = str(table.get("ref", "")).rpartition(":")
+    if colon and file.endswith(".py"):
+        anchored["ref"] = f"{Path(file).absolute()}:{name}"
+    return anchored
