@@ -14,7 +14,7 @@ export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev train test lint format test-slow bench-network bench-codec clean
+.PHONY: help venv dev train test lint format test-slow bench-network bench-codec bench-quality clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ bench-network: $(VENV)/.runtime ## slow links, side by side: make bench-network 
 
 bench-codec: $(VENV)/.runtime ## codecs against a copy, on one thread
 	@$(BIN)/trainingkit bench codec --json benchmarks/results/codec.json $(ARGS)
+
+bench-quality: $(VENV)/.runtime ## loss with the codec against plain DDP, three seeds; a quarter of an hour
+	@mkdir -p benchmarks/results
+	@$(BIN)/trainingkit bench quality --json benchmarks/results/quality.json $(ARGS)
 
 clean: ## remove what the other targets made (not your runs)
 	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
