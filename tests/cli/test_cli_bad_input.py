@@ -119,6 +119,12 @@ def test_a_run_folder_that_cannot_be_written(command: Command, tmp_path: Path) -
         )
 
 
+def free_port() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
+
+
 def test_joining_ranks_that_cannot_meet(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -128,12 +134,11 @@ def test_joining_ranks_that_cannot_meet(command: Command, monkeypatch: pytest.Mo
         explains(
             ended, 1, "port where the workers should meet is in use", "field:     MASTER_PORT", f"127.0.0.1:{port}"
         )
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("MASTER_PORT", str(free.getsockname()[1]))
+    monkeypatch.setenv("MASTER_PORT", free_port())
     ended = command("train", *TINY_ALONE, "--set", "sync.join_s=0.5")
     explains(ended, 1, "1 of 2 ranks did not appear within 0.5 s", "found:     missing ranks: 1", "raise sync.join_s")
     monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("MASTER_PORT", free_port())
     ended = command("train", *TINY_ALONE, "--set", "sync.join_s=0.5")
     explains(
         ended, 1, "The host of rank 0 does not answer", "field:     MASTER_ADDR", "Check name, route, port and firewall"

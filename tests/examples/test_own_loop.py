@@ -23,7 +23,7 @@ STEPS = 40
 def go(folder: Path, command: tuple[str, ...], run_name: str = "run") -> Finished:
     run = start_cli([run_name], cwd=folder, command=command)
     try:
-        return run.wait(90)
+        return run.wait(110)
     finally:
         run.kill()
 
