@@ -1,4 +1,4 @@
-"""Ours: `sync.doors.squeeze` as the trainer sets it up, with buckets of 2 MB that keep their first layout."""
+"""Ours: `trainingkit.compress` on a DDP model with buckets of 2 MB, the one line that a script of one's own adds."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from trainingkit.sync.section import SyncSection
 
 @CONTENDERS.register("squeezed")
 def build(model: nn.Module, setting: Setting) -> Contender:
-    """The model in DDP, squeezed by the setting's codec."""
-    ddp = data_parallel(model, setting.group, bucket_cap_mb=SyncSection().bucket_mb, find_unused_parameters=True)
+    """The model in DDP, squeezed by the setting's codec. DDP puts its buckets in the gradients' order during warm-up."""
+    ddp = data_parallel(model, setting.group, bucket_cap_mb=SyncSection().bucket_mb, gradient_as_bucket_view=True)
     sync = squeeze(ddp, setting.codec, timeout_s=setting.timeout_s)
     close = getattr(sync, "close", lambda: None)
     return Contender(f"TrainingKit {setting.codec}", ddp, finish=lambda: sync.commit().wire_bytes, close=close)
