@@ -41,7 +41,12 @@ SET = [
     ("schedule.kind=cosin", ["There is no schedule called 'cosin'", "Did you mean 'cosine'?"]),
     (
         "run.device=gpu",
-        ["There is no such device", "field:     run.device", "found:     'gpu'", "'auto', 'cpu' or 'cuda'"],
+        [
+            "A setting has a value that cannot be used",
+            "field:     run.device",
+            "found:     'gpu'",
+            "'auto', 'cpu' or 'cuda'",
+        ],
     ),
     ("precision.compute=fp8", ["field:     precision.compute", "found:     'fp8'"]),
     ("sync.codec=int3", ["field:     sync.codec"]),

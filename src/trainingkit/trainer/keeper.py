@@ -10,6 +10,7 @@ from torch import nn
 
 from trainingkit.core.errors import CheckpointError
 from trainingkit.recovery import (
+    Found,
     Snapshots,
     attach_tensors,
     detach_tensors,
@@ -18,6 +19,7 @@ from trainingkit.recovery import (
     restore_training,
     training_tensors,
 )
+from trainingkit.recovery.together import agree
 from trainingkit.sync.contract import Sync
 from trainingkit.trainer.engine import Rate
 from trainingkit.trainer.rng import random_state, set_random_state
@@ -92,7 +94,8 @@ class Keeper:
         Raises:
             CheckpointError: there are snapshots but none is whole.
         """
-        good, damaged = newest_good(self._session.run.snapshots)
+        session = self._session
+        good, damaged = agree(session.snapshot_group, self._choose, doing="choosing a snapshot")[0]
         for found in damaged:
             self._say(f"Snapshot of step {found.step} is damaged and was passed over: {found.problem}")
         if good is None:
@@ -105,7 +108,6 @@ class Keeper:
                     next_step="Start afresh with `trainingkit train`, or restore the folder from a backup.",
                 )
             return None
-        session = self._session
         tensors, state = load_new(
             good.path, rank=session.rank, world_size=session.world_size, group=session.snapshot_group
         )
@@ -124,6 +126,10 @@ class Keeper:
         set_random_state(state["random"])
         self.saved_step = good.step
         return good.step, state
+
+    def _choose(self) -> tuple[Found | None, list[Found]]:
+        """Rank 0 looks for the newest whole snapshot; its choice counts on all ranks."""
+        return newest_good(self._session.run.snapshots) if self._session.rank == 0 else (None, [])
 
     def close(self) -> None:
         """Wait until the last snapshot is durable. Raises CheckpointError."""

@@ -21,7 +21,7 @@ from torch import nn
 
 from trainingkit.core import exitcodes
 from trainingkit.core.datainfo import DataInfo
-from trainingkit.core.errors import StepError
+from trainingkit.core.errors import PeerLost, StepError
 from trainingkit.core.files import write_atomic
 from trainingkit.core.logging import LOG
 from trainingkit.core.outcome import Outcome, failed
@@ -132,7 +132,11 @@ class Kit:
     @property
     def finished(self) -> bool:
         """True when the loop should end: all steps done, or a stop was agreed."""
-        return self._engine.between_steps and (self.stopped is not None or self.step_number == self._total)
+        return self._engine.between_steps and (self.stopped is not None or self._all_done)
+
+    @property
+    def _all_done(self) -> bool:
+        return self._total is not None and self.step_number >= self._total
 
     @property
     def exit_code(self) -> int:
@@ -228,6 +232,7 @@ class Kit:
             self._recorder.event(self.step_number, "preempted", text, show=False)
         status = "preempted" if self.stopped else "done"
         Outcome(self.rank, status, self.exit_code, self.step_number).write(self.session.run)
+        self._wait_for_outcomes()
         self._release()
         if self._on_close is not None and self.rank == 0:
             self._on_close(self.session.run)
@@ -308,9 +313,16 @@ class Kit:
             text = f"{why} in mid-step; the last micro-batches were not used."
             self._recorder.event(self.step_number, "leftover", text)
 
+    def _wait_for_outcomes(self) -> None:
+        """Until every rank has left its outcome, so that whoever judges the run sees all of them."""
+        with contextlib.suppress(PeerLost):
+            self._data_lane.start([0.0])
+            self._data_lane.finish()
+
     def _release(self) -> None:
         self._closed = True
         self._engine.close()
+        self._engine.sync.close()
         self._recorder.close()
         self._stop.restore()
         self.session.close()

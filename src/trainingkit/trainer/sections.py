@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -16,7 +17,7 @@ class RunSection(Section):
     steps: int | None = Field(default=None, ge=1, description="optimizer steps; default (own loops): one data pass")
     seed: int = Field(default=0, ge=0, lt=2**63, description="seed of everything random")
     threads: int = Field(default=0, ge=0, description="CPU threads per worker; 0: the host's cores shared out")
-    device: str = Field(default="auto", description="'auto', 'cpu' or 'cuda'")
+    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="'auto' takes CUDA where it is")
     log_every: int = Field(default=10, ge=1, description="plain progress line each so many steps, without a terminal")
     grace_s: float = Field(default=60.0, gt=0, description="seconds to finish a step and save after SIGTERM")
 

@@ -80,6 +80,7 @@ def open_session(config: KitConfig, *, run: RunFolder | None = None, capture: bo
     group = meeting.group if meeting else None
     folder = run or RunFolder(Path(_shared(meeting, "run", str(_run_path(config)))))
     folder.create()
+    folder.outcome(place.rank).unlink(missing_ok=True)
     stop_logging = to_file(folder.log(place.rank))
     if capture:
         capture_output(folder.log(place.rank), keep_stdout=place.rank == 0)
@@ -110,12 +111,8 @@ def choose_device(wanted: str, local_rank: int) -> torch.device:
     """'auto' takes CUDA where there is one.
 
     Raises:
-        ConfigError: CUDA is asked for and there is none, or fewer devices than local ranks.
+        ConfigError: CUDA is wanted and there are fewer devices than local ranks.
     """
-    if wanted not in ("auto", "cpu", "cuda"):
-        raise ConfigError(
-            "There is no such device.", field="run.device", found=repr(wanted), expected="'auto', 'cpu' or 'cuda'"
-        )
     count = torch.cuda.device_count()
     if wanted == "cpu" or (wanted == "auto" and count == 0):
         return torch.device("cpu")

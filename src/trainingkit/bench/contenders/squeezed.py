@@ -11,7 +11,7 @@ from trainingkit.sync.section import SyncSection
 
 @CONTENDERS.register("squeezed")
 def build(model: nn.Module, setting: Setting) -> Contender:
-    """The model in DDP, squeezed by the setting's codec. DDP puts its buckets in the gradients' order during warm-up."""
+    """The model in DDP, squeezed by the setting's codec; DDP orders its buckets by the gradients during warm-up."""
     ddp = data_parallel(model, setting.group, bucket_cap_mb=SyncSection().bucket_mb, gradient_as_bucket_view=True)
     sync = squeeze(ddp, setting.codec, timeout_s=setting.timeout_s)
     close = getattr(sync, "close", lambda: None)
