@@ -34,7 +34,17 @@ def evaluate(
     json_
         Print one JSON object instead of a line.
     """
+    from trainingkit.core.errors import ConfigError
     from trainingkit.trainer.loading import evaluate_run
+
+    if samples is not None and samples < 1:
+        raise ConfigError(
+            "There is nothing to evaluate on.",
+            field="--samples",
+            found=samples,
+            expected="1 or more",
+            next_step="Leave it out to take all validation samples.",
+        )
 
     result = evaluate_run(run, step=step, samples=samples)
     if json_:

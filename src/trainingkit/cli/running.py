@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -30,10 +31,12 @@ def run_recipe(recipe: Recipe, run: RunFolder, *, resuming: bool = False) -> int
     if place.launcher in ("torchrun", "srun"):
         return _join(recipe, run if resuming else None, place)
     run.create()
-    outcome.clear(run)
-    _write_recipe(recipe, run)
-    verdict = _launch(recipe, run) if recipe.workers > 1 else _alone(recipe, run)
-    return conclude(run, verdict)
+    with run.locked():
+        outcome.clear(run)
+        _write_recipe(recipe, run)
+        verdict = _launch(recipe, run) if recipe.workers > 1 else _alone(recipe, run)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the end is near, and its exit code must not change any more
+        return conclude(run, verdict)
 
 
 def conclude(run: RunFolder, verdict: Verdict) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import zlib
 from pathlib import Path
@@ -21,6 +22,8 @@ def fsync_folder(folder: Path) -> None:
 
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write beside `path`, fsync, rename over it, fsync the folder. Raises OSError and leaves the old file."""
+    if path.exists() and not path.is_file():
+        raise FileExistsError(errno.EEXIST, "what is there is not a regular file", str(path))
     data = content.encode() if isinstance(content, str) else content
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -11,8 +11,11 @@ report.html             the page                         written by report
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,6 +95,26 @@ class RunFolder:
                 expected="a folder that can be created or written",
                 next_step="Choose another with --set run.folder=PATH, or mend its permissions.",
             ) from error
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for one job on this host; the kernel lets go of it when the process ends, however it ends.
+
+        Raises:
+            RunFolderError: another job is at work in it.
+        """
+        with open(self.root / ".lock", "w", encoding="utf-8") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise RunFolderError(
+                    "Another job is at work in this run folder.",
+                    field="run.folder",
+                    found=str(self.root),
+                    expected="a folder that no running job uses",
+                    next_step="Wait until it has ended, or stop it; then resume.",
+                ) from error
+            yield
 
     @staticmethod
     def existing(path: str | Path) -> RunFolder:

@@ -40,7 +40,8 @@ def load(
         only: consider only tensor names that begin with this, for example "model/".
 
     Returns:
-        The `state` this rank saved. A rank that did not exist when the snapshot was made gets {}; a warning is logged.
+        The `state` this rank saved; {} with `only`, and for a rank that did not exist when the snapshot was made, of
+        which a warning is logged.
 
     Raises:
         CheckpointError: the snapshot is damaged, or `tensors` does not fit it; on every rank of `group`.
@@ -48,7 +49,7 @@ def load(
     listed = _verified(path, rank, world_size, group)
     agree(group, lambda: check_fit(tensors, stored_specs(path, rank, only)), doing=DOING)
     store.read(path, tensors, group)
-    return _state(path, listed, rank, world_size)
+    return {} if only else _state(path, listed, rank, world_size)
 
 
 def load_new(
@@ -60,7 +61,7 @@ def load_new(
     agree(group, lambda: specs.update(stored_specs(path, rank, only)), doing=DOING)
     tensors = {name: torch.zeros(spec.shape, dtype=spec.dtype) for name, spec in specs.items()}
     store.read(path, tensors, group)
-    return tensors, _state(path, listed, rank, world_size)
+    return tensors, {} if only else _state(path, listed, rank, world_size)
 
 
 def read_shared(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from torch import nn
 
 from trainingkit.cluster.machine import has_fast_bf16
 from trainingkit.core.errors import CheckpointError
+from trainingkit.core.logging import LOG
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.data.contract import Corpus
 from trainingkit.data.evaluation import eval_batches
@@ -62,6 +63,8 @@ def evaluate_run(path: Path, *, step: int | None = None, samples: int | None = N
 def _pick(run: RunFolder, step: int | None) -> Found:
     if step is None:
         good, damaged = newest_good(run.snapshots)
+        for place in damaged:
+            LOG.warning("The snapshot of step %d is damaged and was passed over: %s", place.step, place.problem)
         if good is not None:
             return good
         found = f"{len(damaged)} damaged ones" if damaged else "none"
