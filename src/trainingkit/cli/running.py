@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
+import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainingkit.cluster.place import Place, find_place
@@ -35,8 +38,21 @@ def run_recipe(recipe: Recipe, run: RunFolder, *, resuming: bool = False) -> int
         outcome.clear(run)
         _write_recipe(recipe, run)
         verdict = _launch(recipe, run) if recipe.workers > 1 else _alone(recipe, run)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the end is near, and its exit code must not change any more
-        return conclude(run, verdict)
+        with _deaf_to_sigterm():
+            return conclude(run, verdict)
+
+
+@contextlib.contextmanager
+def _deaf_to_sigterm() -> Iterator[None]:
+    """The end is near: a second SIGTERM must not change the exit code any more."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def conclude(run: RunFolder, verdict: Verdict) -> int:
