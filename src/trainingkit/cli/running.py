@@ -52,7 +52,7 @@ def _deaf_to_sigterm() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 def conclude(run: RunFolder, verdict: Verdict) -> int:
