@@ -7,6 +7,7 @@ A small recurrent network learns to spell like Python's own documentation, byte 
 """
 
 import pydoc
+import re
 import sys
 
 import torch
@@ -32,7 +33,8 @@ def loss_fn(model: nn.Module, text: torch.Tensor) -> torch.Tensor:
     return nn.functional.cross_entropy(model(text[:, :-1]).transpose(1, 2), text[:, 1:])
 
 
-text = "".join(pydoc.render_doc(name, renderer=pydoc.plaintext) for name in NAMES).encode()
+pages = "".join(pydoc.render_doc(name, renderer=pydoc.plaintext) for name in NAMES)
+text = re.sub("0x[0-9a-f]+", "0x", pages).encode()  # addresses differ from process to process
 windows = torch.frombuffer(bytearray(text[: len(text) // 64 * 64]), dtype=torch.uint8).long().view(-1, 64)
 
 torch.manual_seed(0)
