@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from trainingkit.exchange import EXCHANGES, pick_exchange
 from trainingkit.exchange.clock import StageClock
 from trainingkit.exchange.header import HEADER_BYTES
 from trainingkit.exchange.lane import Lane
-from trainingkit.exchange.parts import Layout, Part, Residuals
+from trainingkit.exchange.parts import Layout, Part, Piece, Residuals, Values
 
 GRANULE = 4096
 STEPS = 3
@@ -57,7 +58,17 @@ def parts_of(
     case: Case, owners: int, codec: Codec, carried: list[tuple[Layout, torch.Tensor, Residuals]]
 ) -> list[Part]:
     codecs = [codec, Codec("all|bf16")]
-    return [Part(each, layout, values, owed) for each, (layout, values, owed) in zip(codecs, carried, strict=True)]
+    return [
+        Part(each, layout, in_pieces(values, layout), owed)
+        for each, (layout, values, owed) in zip(codecs, carried, strict=True)
+    ]
+
+
+def in_pieces(values: torch.Tensor, layout: Layout) -> Values:
+    """Three pieces that are cut at granules, the second one in other memory; fewer where there are fewer granules."""
+    cuts = sorted({0, layout.granule, (layout.padded // layout.granule // 2 + 1) * layout.granule, layout.padded})
+    cuts = [cut for cut in cuts if cut <= layout.padded]
+    return Values([Piece(start, values[start:stop]) for start, stop in itertools.pairwise(cuts)])
 
 
 def exchanged(context: Context, cases: Sequence[Case]) -> list[list[list[torch.Tensor]]]:
@@ -74,18 +85,19 @@ def _one_case(context: Context, case: Case, lanes: Sequence[Lane]) -> list[list[
     found = []
     for step in range(STEPS):
         parts = parts_of(case, owners, Codec(case.specs[step]), carried)
+        wholes = [values for _, values, _ in carried]
         round_ = kind(parts, lanes, lambda: weight_of(case, context.rank), StageClock())
-        for part, values in zip(parts, values_of(case, context.rank, step), strict=True):
-            part.values[: values.numel()] = values
+        for whole, values in zip(wholes, values_of(case, context.rank, step), strict=True):
+            whole[: values.numel()] = values
         sent = sum(lane.sent_bytes for lane in lanes)
         for stage in round_.stages:
             stage()
         assert round_.finite and round_.counted
         _check_bytes(case, context.world_size, sum(lane.sent_bytes for lane in lanes) - sent)
-        for part in parts:
-            assert not part.values[part.layout.elements :].any(), "padding stays zero"
+        for part, whole in zip(parts, wholes, strict=True):
+            assert not whole[part.layout.elements :].any(), "padding stays zero"
             part.residuals.commit()
-        found.append([part.values[: part.layout.elements].clone() for part in parts])
+        found.append([whole[: part.layout.elements].clone() for part, whole in zip(parts, wholes, strict=True)])
     return found
 
 
@@ -178,15 +190,16 @@ def flagged(context: Context, exchange: str, weights: list[float], bad_rank: int
     kind = EXCHANGES.get(exchange)
     layout = Layout(300, kind.owners(context.world_size), 64)
     residuals = Residuals.zeros(layout)
-    part = Part(Codec(INT4), layout, torch.ones(layout.padded), residuals)
-    part.values[300:] = 0.0
+    values = torch.ones(layout.padded)
+    values[300:] = 0.0
     if context.rank == bad_rank:
-        part.values[299] = float("inf")
+        values[299] = float("inf")
+    part = Part(Codec(INT4), layout, in_pieces(values, layout), residuals)
     lanes = [Lane(dist.new_group(backend="gloo")) for _ in range(2)]
     round_ = kind([part], lanes, lambda: weights[context.rank], StageClock())
     for stage in round_.stages:
         stage()
-    return round_.finite, round_.counted, bool(part.values.isfinite().all())
+    return round_.finite, round_.counted, bool(values.isfinite().all())
 
 
 @pytest.mark.parametrize("exchange", ["sharded", "gather"])

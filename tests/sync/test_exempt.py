@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,9 +59,16 @@ NAMED = st.lists(st.tuples(st.integers(0, 40), st.booleans()), min_size=1, max_s
 
 
 @settings(deadline=None, max_examples=150)
-@given(parameters=NAMED, owners=st.integers(1, 5), granule=st.sampled_from([1, 8, 64]), bf16=st.booleans())
+@given(
+    parameters=NAMED,
+    owners=st.integers(1, 5),
+    granule=st.sampled_from([1, 8, 64]),
+    bf16=st.booleans(),
+    scale=st.sampled_from([0.5, 1.0]),
+    direct_elements=st.sampled_from([1, 16, 10_000]),
+)
 def test_a_bucket_s_parts_hold_each_element_once(
-    parameters: list[tuple[int, bool]], owners: int, granule: int, bf16: bool
+    parameters: list[tuple[int, bool]], owners: int, granule: int, bf16: bool, scale: float, direct_elements: int
 ) -> None:
     """torchft's bucket loop skipped tensors that straddled a bucket; here each element goes out and comes back."""
     sizes = {f"p{index}": size for index, (size, _) in enumerate(parameters)}
@@ -68,17 +77,35 @@ def test_a_bucket_s_parts_hold_each_element_once(
     assert [{run.name for run in runs} for runs in kinds] == [chosen, set(sizes) - chosen]
     total = sum(sizes.values())
     bucket = torch.arange(1.0, total + 1.0).to(torch.bfloat16 if bf16 else torch.float32)
-    back = torch.zeros_like(bucket)
+    before = bucket.clone()
     for runs in filter(None, kinds):
-        part = Carried(runs, owners=owners, granule=granule)
-        part.values.fill_(7.0)
-        part.take(bucket, 0.5)
-        assert not part.values[part.layout.elements :].any()
+        part = Carried(runs, owners=owners, granule=granule, direct_elements=direct_elements)
+        part.take(bucket, scale)
+        pieces = part.values.pieces
+        assert [piece.start for piece in pieces] == [0, *itertools.accumulate(p.tensor.numel() for p in pieces)][:-1]
+        assert not any(piece.start % granule for piece in pieces)
+        whole = torch.cat([piece.tensor for piece in pieces])
+        assert whole.numel() == part.layout.padded and not whole[part.layout.elements :].any()
         for run in runs:
-            expected = bucket[run.in_bucket : run.in_bucket + run.elements].float() / 2
-            assert torch.equal(part.values[run.in_part : run.in_part + run.elements], expected)
-        part.put(back, 2.0)
-    assert torch.equal(back, bucket)
+            expected = before[run.in_bucket : run.in_bucket + run.elements].float() * scale
+            assert torch.equal(whole[run.in_part : run.in_part + run.elements], expected)
+        for piece in pieces:
+            piece.tensor.mul_(2.0)
+        part.put(bucket, 1.0 / scale)
+    assert torch.equal(bucket, before * 2)
+
+
+def test_only_a_bucket_on_the_cpu_in_fp32_is_used_in_place() -> None:
+    part = Carried([Run("a", 3, 0, 5), Run("b", 9, 5, 30)], owners=1, granule=8, direct_elements=16)
+    bucket = torch.arange(40.0)
+    in_place = {dtype: in_place_elements(part, bucket.to(dtype)) for dtype in (torch.float32, torch.float16)}
+    assert in_place == {torch.float32: 24, torch.float16: 0}
+
+
+def in_place_elements(part: Carried, bucket: torch.Tensor) -> int:
+    part.take(bucket, 1.0)
+    own = bucket.untyped_storage().data_ptr()
+    return sum(p.tensor.numel() for p in part.values.pieces if p.tensor.untyped_storage().data_ptr() == own)
 
 
 def test_neighbours_are_copied_together() -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 
 from trainingkit.exchange.header import HEADER_BYTES, read_header, write_header
-from trainingkit.exchange.parts import Part
+from trainingkit.exchange.parts import Part, Piece
 
 
 class Heard(NamedTuple):
@@ -42,8 +42,7 @@ def say(parts: Sequence[Part], messages: torch.Tensor, *, weight: float) -> None
     """
     finite = True
     for part, code in _codes(parts, messages):
-        old, new = part.residuals.own, part.residuals.own_next
-        finite &= part.codec.encode(part.values, old, part.code, new)
+        finite &= part.encode()
         code.copy_(part.code.view(code.shape))
     for message in messages.unbind():
         write_header(message, finite=finite, weight=weight)
@@ -67,19 +66,23 @@ def mean_factors(weights: Sequence[float]) -> list[float]:
     return [len(weights) * weight / total for weight in weights]
 
 
-def mean(parts: Sequence[Part], received: torch.Tensor, factors: Sequence[float], out: Sequence[torch.Tensor]) -> None:
+def mean(
+    parts: Sequence[Part], received: torch.Tensor, factors: Sequence[float], out: Sequence[Sequence[Piece]]
+) -> None:
     """out = sum over ranks of factor_r x message_r, times 1/N.
 
     With equal weights every factor is exactly 1, and the result is what DDP does: a sum, multiplied by 1/N.
 
     Args:
         received: [ranks, bytes] uint8, in rank order.
-        out: per part [shard] fp32, overwritten.
+        out: per part the pieces, [shard] fp32 together, overwritten.
     """
-    for (part, codes), total in zip(_codes(parts, received), out, strict=True):
-        for rank, (code, factor) in enumerate(zip(codes.unbind(), factors, strict=True)):
-            part.codec.decode(code, total, weight=factor, accumulate=rank > 0)
-        total.mul_(1.0 / len(factors))
+    for (part, codes), pieces in zip(_codes(parts, received), out, strict=True):
+        for piece in pieces:
+            of_piece = codes[:, part.bytes_of(piece)]
+            for rank, (code, factor) in enumerate(zip(of_piece.unbind(), factors, strict=True)):
+                part.codec.decode(code, piece.tensor, weight=factor, accumulate=rank > 0)
+            piece.tensor.mul_(1.0 / len(factors))
 
 
 def answer(
@@ -96,7 +99,7 @@ def answer(
         The factors of all ranks.
     """
     finite, factors = listen(received)
-    mean(parts, received, factors, sums)
+    mean(parts, received, factors, [[Piece(0, total)] for total in sums])
     for (part, code), total in zip(_codes(parts, reply.unsqueeze(0)), sums, strict=True):
         finite &= part.codec.encode(total, part.residuals.answer, code[0], part.residuals.answer_next)
     write_header(reply, finite=finite, weight=0.0)
@@ -114,7 +117,7 @@ def hear(parts: Sequence[Part], replies: torch.Tensor) -> bool:
     """
     for part, code in _codes(parts, replies):
         part.code.view(code.shape).copy_(code)
-        part.codec.decode(part.code, part.values)
+        part.decode()
     return all(read_header(reply)[0] for reply in replies.unbind())
 
 

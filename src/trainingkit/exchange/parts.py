@@ -6,7 +6,9 @@ known before the first byte is sent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -78,11 +80,32 @@ class Layout:
         return self.shard * self.owners
 
 
+class Piece(NamedTuple):
+    """Some consecutive elements of a part: `tensor` [n] fp32 holds those from `start` on."""
+
+    start: int
+    tensor: torch.Tensor
+
+
+class Values:
+    """Where the elements of a part are: pieces that need not stand together in memory, so that nothing is copied.
+
+    Attributes:
+        pieces: in order, [layout.padded] elements together, each begins at a multiple of the layout's granule. The
+            input before a round, the agreed mean after it. Zero beyond the layout's elements.
+    """
+
+    def __init__(self, pieces: Sequence[Piece] = ()) -> None:
+        self.pieces = tuple(pieces)
+
+    @staticmethod
+    def of(tensor: torch.Tensor) -> Values:
+        """All in one piece."""
+        return Values([Piece(0, tensor)])
+
+
 class Part:
     """Elements of a bucket as one codec carries them.
-
-    Args:
-        values: [layout.padded] fp32; the input before the round, the agreed mean after it. Zero beyond the elements.
 
     Attributes:
         shard: elements per owner.
@@ -90,7 +113,7 @@ class Part:
         code: [owners * message_bytes] uint8, scratch: the code of all shards.
     """
 
-    def __init__(self, codec: Codec, layout: Layout, values: torch.Tensor, residuals: Residuals) -> None:
+    def __init__(self, codec: Codec, layout: Layout, values: Values, residuals: Residuals) -> None:
         assert layout.granule % codec.granule == 0
         self.codec = codec
         self.layout = layout
@@ -99,3 +122,22 @@ class Part:
         self.shard = layout.shard
         self.message_bytes = codec.message_bytes(layout.shard)
         self.code = torch.zeros(layout.owners * self.message_bytes, dtype=torch.uint8)
+
+    def encode(self) -> bool:
+        """Write the code of all elements, and the new residuals beside the old. Returns whether all are finite."""
+        finite = True
+        old, new = self.residuals.own, self.residuals.own_next
+        for piece in self.values.pieces:
+            elements = slice(piece.start, piece.start + piece.tensor.numel())
+            code = self.code[self.bytes_of(piece)]
+            finite &= self.codec.encode(piece.tensor, old[elements], code, new[elements])
+        return finite
+
+    def decode(self) -> None:
+        """Read all elements from the code."""
+        for piece in self.values.pieces:
+            self.codec.decode(self.code[self.bytes_of(piece)], piece.tensor)
+
+    def bytes_of(self, piece: Piece) -> slice:
+        """Where a piece's code is in the code of all elements."""
+        return slice(self.codec.byte_offset(piece.start), self.codec.byte_offset(piece.start + piece.tensor.numel()))

@@ -4,7 +4,7 @@ The token bucket (tbf) has two choices of ours:
 
 - **burst**, what may pass at once after silence: 2 ms of the rate, at least 70 kB, which is one whole segment (64 kB)
   that TCP hands down. With less, the bucket cuts each segment into frames in software, on the hosts' own processors:
-  with 25 kB four hosts on two cores lost a tenth of their speed to what a network card does for nothing.
+  work that a network card does for nothing.
 - **limit**, what may wait; more is dropped. A port of a switch: 50 ms of the rate plus the round trip, at least 100
   full frames. A host's own device: at least 1000 full frames, as Linux has by default, so that TCP, which has no more
   than two segments (of up to 64 kB) of a stream there, feels its own bucket as back-pressure and loses nothing in it.

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 
 import torch
 
-from trainingkit.exchange.parts import Layout, Residuals
+from trainingkit.exchange.parts import Layout, Piece, Residuals, Values
+
+DIRECT_ELEMENTS = 1 << 14
+"""A stretch this long is coded in place: the copy it saves costs more than one more call of the codec."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Consecutive elements of several parameters that stand together in bucket and part: one copy."""
+    """Consecutive elements of several parameters that stand together in bucket and part."""
 
     in_bucket: int
     in_part: int
@@ -36,33 +39,61 @@ class Stretch:
 class Carried:
     """Some of a bucket's parameters, laid end to end.
 
+    Long stretches are coded where they stand in the bucket; what is short, or straddles a granule, is copied to a room
+    of its own and back. So is everything where the bucket is not fp32 on the CPU, or is scaled.
+
+    Args:
+        direct_elements: fewer are copied.
+
     Attributes:
-        values: [layout.padded] fp32.
+        values: where the elements are, from `take` on until the next one.
     """
 
-    def __init__(self, runs: Sequence[Run], *, owners: int, granule: int) -> None:
+    def __init__(
+        self, runs: Sequence[Run], *, owners: int, granule: int, direct_elements: int = DIRECT_ELEMENTS
+    ) -> None:
         self.runs = tuple(runs)
         self.layout = Layout(sum(run.elements for run in runs), owners, granule)
-        self.values = torch.zeros(self.layout.padded)
         self.residuals = Residuals.zeros(self.layout)
+        self.values = Values()
         self._stretches = _joined(self.runs)
+        whole = [_whole_granules(each, granule) for each in self._stretches]
+        self._direct = [each for each in whole if each.elements >= direct_elements]
+        self._room = torch.zeros(self.layout.padded)
+        self._taken: list[Stretch] = []
 
     def take(self, bucket: torch.Tensor, scale: float) -> None:
-        """Copy the elements out of a bucket, times `scale`; the padding is zeroed again."""
-        for stretch in self._stretches:
-            part = self.values[stretch.in_part : stretch.in_part + stretch.elements]
-            part.copy_(bucket[stretch.in_bucket : stretch.in_bucket + stretch.elements])
-        if scale != 1.0:
-            self.values.mul_(scale)
-        self.values[self.layout.elements :] = 0.0
+        """Find the elements of a bucket, times `scale`; the padding is zeroed again."""
+        in_place = bucket.dtype == torch.float32 and bucket.device.type == "cpu" and scale == 1.0
+        direct = self._direct if in_place else []
+        self._taken = _remainder(self._stretches, direct)
+        for each in self._taken:
+            room = self._room[each.in_part : each.in_part + each.elements]
+            room.copy_(bucket[each.in_bucket : each.in_bucket + each.elements])
+            if scale != 1.0:
+                room.mul_(scale)
+        self._room[self.layout.elements :] = 0.0
+        self.values.pieces = self._pieces(bucket, direct)
 
     def put(self, bucket: torch.Tensor, scale: float) -> None:
-        """Copy the elements back, times `scale`."""
-        if scale != 1.0:
-            self.values.mul_(scale)
-        for stretch in self._stretches:
-            part = self.values[stretch.in_part : stretch.in_part + stretch.elements]
-            bucket[stretch.in_bucket : stretch.in_bucket + stretch.elements].copy_(part)
+        """Copy back, times `scale`, what `take` had copied."""
+        for each in self._taken:
+            room = self._room[each.in_part : each.in_part + each.elements]
+            if scale != 1.0:
+                room.mul_(scale)
+            bucket[each.in_bucket : each.in_bucket + each.elements].copy_(room)
+
+    def _pieces(self, bucket: torch.Tensor, direct: Sequence[Stretch]) -> tuple[Piece, ...]:
+        pieces: list[Piece] = []
+        done = 0
+        for each in direct:
+            if each.in_part > done:
+                pieces.append(Piece(done, self._room[done : each.in_part]))
+            pieces.append(Piece(each.in_part, bucket[each.in_bucket : each.in_bucket + each.elements]))
+            done = each.in_part + each.elements
+        if done < self.layout.padded:
+            pieces.append(Piece(done, self._room[done:]))
+        return tuple(pieces)
 
 
 def split_bucket(
@@ -89,3 +120,24 @@ def _joined(runs: Sequence[Run]) -> list[Stretch]:
         else:
             stretches.append(Stretch(run.in_bucket, run.in_part, run.elements))
     return stretches
+
+
+def _whole_granules(stretch: Stretch, granule: int) -> Stretch:
+    """What of a stretch begins and ends at multiples of the granule."""
+    first = -(-stretch.in_part // granule) * granule
+    end = (stretch.in_part + stretch.elements) // granule * granule
+    return Stretch(stretch.in_bucket + first - stretch.in_part, first, max(0, end - first))
+
+
+def _remainder(stretches: Sequence[Stretch], direct: Sequence[Stretch]) -> list[Stretch]:
+    """What of the stretches is not in the direct ones, each of which lies within one of them."""
+    left: list[Stretch] = []
+    for each in stretches:
+        at, end = each.in_part, each.in_part + each.elements
+        shift = each.in_bucket - each.in_part
+        for inner in direct:
+            if at <= inner.in_part < end:
+                left.append(Stretch(at + shift, at, inner.in_part - at))
+                at = inner.in_part + inner.elements
+        left.append(Stretch(at + shift, at, end - at))
+    return [each for each in left if each.elements]

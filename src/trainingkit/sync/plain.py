@@ -2,7 +2,7 @@
 
 DDP multiplies by 1/N, then all-reduces in fp32. A ring all-reduce sends 2 (N-1)/N of the bytes from each rank.
 DDP would rebuild its buckets after a process's first backward, and on three and more ranks sum in another order;
-`find_unused_parameters=True` keeps the first layout (see docs/decisions/0001-foundation.md).
+`find_unused_parameters=True` keeps the first layout (see docs/decisions/0001-foundation.md), which is made here.
 """
 
 from __future__ import annotations
@@ -131,18 +131,32 @@ def group_of(ddp: DistributedDataParallel) -> dist.ProcessGroup:
 
 
 def wrap(model: nn.Module, group: dist.ProcessGroup, *, bucket_mb: float) -> DistributedDataParallel:
-    """The model in DDP, with buckets that keep their first layout (see the top of this file).
+    """The model in DDP, with buckets that keep their first layout (see the top of this file), vectors in the last ones.
 
     Buffers are not broadcast in forward: the trainer aligns them when a step begins, where waiting shows as a stall.
     """
     _quiet_ddp()
-    return DistributedDataParallel(
+    return _VectorsLast(
         model,
         process_group=group,
         bucket_cap_mb=bucket_mb,
         broadcast_buffers=False,
         find_unused_parameters=True,
     )
+
+
+class _VectorsLast(DistributedDataParallel):
+    """DDP whose last buckets hold the vectors (norms, biases).
+
+    DDP fills buckets in the reverse order of the parameters. A layer's norms are often registered last and get their
+    gradients last: buckets that hold them become ready a whole layer at a time, and those of the last layer cannot
+    hide behind backward.
+    """
+
+    def _build_params_for_reducer(self) -> tuple[list[nn.Parameter], list[bool]]:
+        parameters, expect_sparse = super()._build_params_for_reducer()
+        order = sorted(range(len(parameters)), key=lambda index: parameters[index].dim() > 1)
+        return [parameters[index] for index in order], [expect_sparse[index] for index in order]
 
 
 class _NoUnusedNoise(logging.Filter):

@@ -2,10 +2,10 @@
 
 Five functions touch a ready bucket before the optimizer does, in order:
     Squeezed._on_bucket      autograd thread    hands the round to the queue, gives DDP a future
-    Squeezed._say            queue thread 0     copies the elements out; the round encodes, first collective
+    Squeezed._say            queue thread 0     finds the elements; the round encodes, first collective
     Round._answer            queue thread 1     sum in rank order, re-encode, second collective (three and more ranks)
     Round._hear              queue thread 2     decode
-    Squeezed._on_result      queue thread 2     copies the agreed mean into the bucket, resolves the future
+    Squeezed._on_result      queue thread 2     puts back what had been copied out, resolves the future
 DDP waits for the futures at the end of backward.
 """
 

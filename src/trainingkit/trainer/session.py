@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from trainingkit.cluster.allocator import keep_freed_memory
 from trainingkit.cluster.machine import has_fast_bf16
 from trainingkit.cluster.meeting import Meeting, join, lane, leave
 from trainingkit.cluster.place import Place, find_place
@@ -86,6 +87,8 @@ def open_session(config: KitConfig, *, run: RunFolder | None = None, capture: bo
         capture_output(folder.log(place.rank), keep_stdout=place.rank == 0)
     threads = threads_per_worker(place.local_world_size, wanted=config.run.threads)
     torch.set_num_threads(threads)
+    if device.type == "cpu":
+        keep_freed_memory()
     compute, why = choose_compute(config.precision, device, cpu_has_bf16=has_fast_bf16())
     attempt = int(_shared(meeting, "attempt", str(_next_attempt(folder))))
     if place.rank == 0:

@@ -64,4 +64,4 @@ class GatherRound:
         with self._clock.stage("decode"):
             self.finite, factors = messages.listen(self._received)
             self.counted = factors[self._lanes[0].rank] != 0
-            messages.mean(self.parts, self._received, factors, [part.values for part in self.parts])
+            messages.mean(self.parts, self._received, factors, [part.values.pieces for part in self.parts])
