@@ -7,12 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from trainingkit.core import outcome
 from trainingkit.core.errors import TrainingKitError
+from trainingkit.core.logging import LOG
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.sync.contract import Sync
 from trainingkit.sync.doors import squeeze
 from trainingkit.sync.section import DEFAULT_CODEC
+from trainingkit.trainer.exempted import nothing_squeezed
 from trainingkit.trainer.fit import Trainer
 from trainingkit.trainer.kit import Kit
 from trainingkit.trainer.recipe import KitConfig, load_kit_config
@@ -42,7 +46,8 @@ def compress(
     Args:
         model: in DistributedDataParallel, before its first forward.
         codec: "all|int4(block=64)" (about a seventh of the bytes), "topk(density=0.05, chunk=4096)|int4" (about a
-            thirtieth), or "none" (plain DDP).
+            thirtieth), or "none" (plain DDP). Embeddings and the head travel in bf16, so a model with a big vocabulary
+            keeps more: a quarter where they are a third of the parameters.
         warmup_steps: steps that travel in 8 bits first; default: 40 for a codec that selects, else none.
         timeout_s: deadline of one collective, in seconds.
 
@@ -52,11 +57,17 @@ def compress(
     Raises:
         ConfigError: the model or the codec cannot be used, with what would be.
 
+    A model in which the codec finds nothing to squeeze is named in a warning of the log.
+
     Example:
         model = DistributedDataParallel(model)
         sync = trainingkit.compress(model, "all|int4(block=64)")
     """
-    return squeeze(model, codec, warmup_steps=warmup_steps, timeout_s=timeout_s)
+    sync = squeeze(model, codec, warmup_steps=warmup_steps, timeout_s=timeout_s)
+    nothing = nothing_squeezed(sync, model)
+    if nothing and torch.distributed.get_rank() == 0:
+        LOG.warning("%s", nothing)
+    return sync
 
 
 def attach(
@@ -68,8 +79,9 @@ def attach(
 ) -> Kit:
     """The trainer's loop inside your own script: transaction, records, snapshots, signals, page.
 
-    Run the script alone, or on several ranks with torchrun or srun. Where `run.folder` names a folder that holds
-    snapshots, the run continues from the newest.
+    Run the script alone, or on several ranks with torchrun or srun; each rank then needs a part of the data of its own
+    (`DistributedSampler(data, kit.world_size, kit.rank)`). Where `run.folder` names a folder that holds snapshots, the
+    run continues from the newest. Epochs are counted over a resume by `kit.epochs`, not by a `range` of your own.
 
     Args:
         model: any module; use `kit.model` in the loss function.

@@ -120,7 +120,7 @@ def test_a_run_folder_that_cannot_be_written(command: Command, tmp_path: Path) -
     for folder in (tmp_path / "file" / "run", Path("/proc/run")):
         ended = command("train", *TINY_ALONE, "--set", f"run.folder={folder}")
         explains(
-            ended, 2, "The run folder cannot be written", "field:     run.folder", str(folder), "--set run.folder=PATH"
+            ended, 2, "The run folder cannot be written", "field:     run.folder", str(folder), "Set run.folder to"
         )
 
 
@@ -209,22 +209,35 @@ def test_a_run_whose_snapshots_are_damaged(command: Command, trained: Path, tmp_
     explains(
         command("eval", run, "--step", 4), 1, "no whole snapshot of step 4", "field:     --step", "expected:  one of 2"
     )
+    for words in (("eval", run), ("export", run)):
+        missing = command(*words, "--step", 3)
+        explains(
+            missing, 2, "no whole snapshot of step 3", "found:     none", "expected:  one of 2", "next step: Choose"
+        )
     resumed = command("resume", run)
     assert resumed.code == 0, resumed.stderr
     assert "Snapshot of step 4 is damaged and was passed over" in resumed.stdout
     assert "Continuing after step 2." in resumed.stdout
     for snapshot in (run / "snapshots").glob("step-*"):
         damage(snapshot)
-    ended = command("resume", run)
+    again = f"next step: Train again: trainingkit train {run}/recipe.toml --set run.folder=NEW, or restore the folder"
+    for words in ("resume", "eval", "export"):
+        ended = command(words, run)
+        explains(ended, 1, "No snapshot of this run is whole", "field:     snapshots", "passes its manifest", again)
+        assert ended.stderr.count("next step:") == 1 and "trainingkit resume" not in ended.stderr
+    taken = command("train", run / "recipe.toml")
     explains(
-        ended, 1, "No snapshot of this run is whole", "field:     snapshots", "at least one that passes its manifest"
+        taken, 2, "already holds snapshots of a run", "none of them whole", "next step: Choose another run.folder."
     )
-    explains(command("eval", run), 1, "This run has no whole snapshot", "field:     RUN", "damaged")
-    explains(command("export", run), 1, "This run has no whole snapshot")
     shutil.rmtree(run / "snapshots")
-    explains(
-        command("resume", run), 1, "no snapshot to continue from", "field:     RUN", "Train again with the same recipe"
-    )
+    (run / "snapshots" / ".step-00000002.partial").mkdir(parents=True)
+    for words in (["resume", run], ["eval", run]):
+        ended = command(*words)
+        explains(ended, 1, "snapshot", f"next step: Train again: trainingkit train {run}/recipe.toml.")
+    explains(command("eval", run, "--step", 2), 2, "no whole snapshot of step 2", "none was", "Train the run first")
+    afresh = command("train", run / "recipe.toml")
+    assert afresh.code == 0, "what was never finished does not keep a run from beginning"
+    assert "Snapshot of step 2 was not finished and was passed over" in afresh.stdout
 
 
 def test_what_cannot_be_exported(command: Command, trained: Path) -> None:

@@ -13,11 +13,23 @@ from pathlib import Path
 import pytest
 from cli_inside import Command
 from cli_runs import TINY
+from cyclopts import App
 
 import trainingkit
+from trainingkit.cli import make_app
 from trainingkit.trainer.recipe import load_recipe
 
-COMMANDS = [[], ["train"], ["resume"], ["eval"], ["export"], ["report"], ["data"], ["data", "build"]]
+
+def commands(app: App, words: list[str]) -> list[list[str]]:
+    """The words of a command and of all below it, as the command line itself has them."""
+    found = [words]
+    for name in app:
+        if not name.startswith("-"):
+            found += commands(app[name], [*words, name])
+    return found
+
+
+COMMANDS = commands(make_app(), [])
 HEAVY = {"torch", "transformers", "plotly", "numpy", "jinja2"}
 LIMIT_S = 0.7
 
@@ -61,8 +73,11 @@ def ask_for_help(words: list[str]) -> tuple[float, str, str]:
 
 def test_commands_are_in_the_order_of_use(command: Command) -> None:
     shown = command("--help").stdout
-    places = [shown.index(f"│ {name} ") for name in ("train", "resume", "eval", "export", "report", "data")]
+    order = ("train", "resume", "eval", "export", "report", "data", "probe", "netlab", "bench")
+    places = [shown.index(f"│ {name} ") for name in order]
     assert places == sorted(places)
+    assert {words[0] for words in COMMANDS[1:]} == set(order)
+    assert ["bench", "network"] in COMMANDS and ["data", "build"] in COMMANDS
 
 
 def test_version(command: Command) -> None:

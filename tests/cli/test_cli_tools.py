@@ -80,7 +80,7 @@ def test_a_run_goes_on_after_its_end_without_a_change(command: Command, run: Run
     before = losses(run.root)
     ended = command("resume", run.root)
     assert ended.code == 0, ended.stderr
-    assert "Continuing after step 6." in ended.stdout
+    assert "Nothing left to do: step 6 is done, and run.steps is 6. Raise it to train on." in ended.stdout
     assert losses(run.root) == before
 
 
@@ -100,5 +100,7 @@ def test_early_stop_holds_over_a_resume(command: Command, tmp_path: Path) -> Non
     assert "No better loss in 2 evaluations: stopping here." in ended.stdout
     steps = losses(tmp_path / "run")
     assert len(steps) < 12
-    assert command("resume", "run").code == 0
+    again = command("resume", "run")
+    assert again.code == 0
+    assert "Nothing left to do: no better loss in 2 evaluations before." in again.stdout
     assert losses(tmp_path / "run") == steps

@@ -128,4 +128,13 @@ def test_a_folder_without_a_run_and_an_unwritable_output_are_refused(tmp_path):
     run = runs.make_run(tmp_path / "run", {0: [runs.step(1)]})
     with pytest.raises(RunFolderError, match="page cannot be written: No such file") as caught:
         write(run, tmp_path / "nowhere" / "page.html")
-    assert caught.value.field == "output" and "--output" in str(caught.value)
+    assert caught.value.field == "output" and caught.value.next_step == "Choose another file with --output FILE.html."
+
+
+def test_a_page_that_training_cannot_write_is_advised_by_a_whole_command(tmp_path):
+    run = runs.make_run(tmp_path / "run", {0: [runs.step(1)]})
+    run.report.mkdir()
+    with pytest.raises(RunFolderError, match="page cannot be written: what is there is not a regular file") as caught:
+        write(run)
+    assert caught.value.field == "run.folder"
+    assert f"trainingkit report {run.root} --output FILE.html" in str(caught.value.next_step)

@@ -126,7 +126,7 @@ def test_records_that_cannot_be_written_end_the_run_with_a_reason(tmp_path: Path
 
     with pytest.raises(StepError, match="records of this run cannot be written: No space left") as caught:
         loop(tmp_path, fill)
-    assert caught.value.next_step is not None and "trainingkit resume" in caught.value.next_step
+    assert caught.value.next_step is not None and "start the script again" in caught.value.next_step
     outcome = read_outcomes(RunFolder(tmp_path))[0]
     assert (outcome.status, outcome.step) == ("failed", 2)
 

@@ -131,6 +131,7 @@ def write(result: Result, path: Path) -> None:
             field="--json",
             found=str(path),
             expected="a file name in a folder that can be written, and finite numbers",
+            next_step="Choose another file; a figure that is not finite comes from a measurement that failed.",
         ) from error
 
 

@@ -20,6 +20,7 @@ def make_app() -> App:
 
     from trainingkit import __version__
     from trainingkit.cli.bench import BENCH_HELP, bench_codec, bench_network, bench_page
+    from trainingkit.cli.bench_frontier import bench_frontier
     from trainingkit.cli.bench_quality import bench_quality
     from trainingkit.cli.data_build import data_build
     from trainingkit.cli.evaluate import evaluate
@@ -50,7 +51,8 @@ def make_app() -> App:
     bench = cyclopts.App(
         name="bench", help=BENCH_HELP, help_format="plaintext", help_epilogue="", sort_key=len(named) + 3
     )
-    benches = {"network": bench_network, "codec": bench_codec, "quality": bench_quality, "page": bench_page}
+    benches = {"network": bench_network, "codec": bench_codec, "quality": bench_quality}
+    benches |= {"frontier": bench_frontier, "page": bench_page}
     for place, (name, command) in enumerate(benches.items()):
         bench.command(command, name=name, sort_key=place)
     app.command(bench)
@@ -64,8 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: what the person typed after `trainingkit`; by default this process's own arguments.
     """
+    from trainingkit.cli.speaking import one_line, tells_all
     from trainingkit.core.errors import TrainingKitError
-    from trainingkit.core.exitcodes import BAD_INPUT, INTERRUPTED
+    from trainingkit.core.exitcodes import BAD_INPUT, FAILED, INTERRUPTED
 
     try:
         code = make_app()(
@@ -75,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             result_action="return_value",
         )
     except TrainingKitError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(f"error: {error}\n" if tells_all(error) else one_line(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
@@ -83,5 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         if type(error).__module__.startswith("cyclopts"):
             sys.exit(BAD_INPUT)
-        raise
+        if tells_all(error):
+            raise
+        sys.stderr.write(one_line(error))
+        sys.exit(FAILED)
     sys.exit(code if isinstance(code, int) else 0)

@@ -6,7 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from trainingkit.bench.result import TOO_NOISY
-from trainingkit.report.benchtables import aa_sentence, checks_table, rows_table
+from trainingkit.report.benchrows import row_tables
+from trainingkit.report.benchtables import aa_sentence, checks_table
 
 if TYPE_CHECKING:
     from trainingkit.bench.result import Result
@@ -17,7 +18,7 @@ PLAIN_WIDTH = 160
 
 def print_result(result: Result) -> None:
     """Print it to stdout; tables are drawn for the terminal's width, or wide where there is no terminal."""
-    for table in (rows_table(result), checks_table(result)):
+    for table in (*row_tables(result), checks_table(result)):
         print_table(table)
     for line in (aa_sentence(result), *([] if result.quiet else [TOO_NOISY]), *result.notes):
         sys.stdout.write(line + "\n")

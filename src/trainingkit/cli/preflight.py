@@ -22,15 +22,26 @@ def check_start(recipe: Recipe, run: RunFolder) -> DataInfo:
     """
     place = find_place()
     if place.attempt == 0 and any(run.snapshots.glob("step-*")):
-        raise RunFolderError(
-            "This run folder already holds snapshots of a run.",
-            field="run.folder",
-            found=str(run.root),
-            expected="a new folder",
-            next_step=f"Continue it with `trainingkit resume {run.root}`, or choose another folder.",
-        )
+        raise _taken(run)
     info = recipe.data_section().open().info
     parameters = recipe.model_section().parameter_count(info)
     if place.alone:
         check_workers_fit(recipe.workers, parameters)
     return info
+
+
+def _taken(run: RunFolder) -> RunFolderError:
+    """The folder holds a run already; what to do depends on whether that run can be continued."""
+    from trainingkit.recovery import newest_good
+    from trainingkit.trainer.advice import go_on
+
+    whole, _ = newest_good(run.snapshots)
+    choose = "choose another run.folder."
+    way_on = f"{go_on(run)}, or {choose}" if whole else choose
+    return RunFolderError(
+        "This run folder already holds snapshots of a run.",
+        field="run.folder",
+        found=str(run.root) + ("" if whole else ", none of them whole"),
+        expected="a new folder",
+        next_step=way_on[0].upper() + way_on[1:],
+    )

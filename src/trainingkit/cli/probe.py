@@ -86,6 +86,7 @@ def _show(table: dict[str, Any], output: Path, json: Path | None) -> int:
             field="--output",
             found=str(output if json is None else f"{output}, {json}"),
             expected="a file name in a folder that can be written",
+            next_step="Make the folder, or choose another file.",
         ) from error
     sys.stdout.write(f"Written: {output}\n")
     return 0

@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 
-def resume(run: Path) -> int:
+def resume(
+    run: Path,
+    *,
+    set_: Annotated[list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)] = None,
+) -> int:
     """Continue a run from its newest whole snapshot, to the very sample where it stood.
 
     A damaged snapshot is reported and the one before it is used. Ends with the same codes as `train`.
 
-    Example: trainingkit resume runs/default-20261130-120000
+    Examples:
+      trainingkit resume runs/default-20261130-120000
+      trainingkit resume runs/default-20261130-120000 --set run.steps=800 --set snapshot.every=20
 
     Parameters
     ----------
     run
         The run folder.
+    set_
+        Change a setting of the run, as section.key=value; it is noted on the page. May be repeated. What the snapshot
+        or the order of the data depends on (model, data, optimizer, workers, seed) cannot change.
     """
     from trainingkit.cli.running import run_recipe
-    from trainingkit.core.errors import CheckpointError
     from trainingkit.core.runfolder import RunFolder
-    from trainingkit.trainer.recipe import load_run_recipe
+    from trainingkit.trainer.advice import no_whole_snapshot
+    from trainingkit.trainer.changes import note, resumed_recipe
 
     folder = RunFolder.existing(run)
-    recipe = load_run_recipe(folder)
+    recipe, changes = resumed_recipe(folder, set_ or ())
     if not any(folder.snapshots.glob("step-*")):
-        raise CheckpointError(
-            "This run has no snapshot to continue from.",
-            field="RUN",
-            found=str(run),
-            expected="at least one folder snapshots/step-*",
-            next_step=f"Train again with the same recipe: trainingkit train {run}/recipe.toml",
-        )
-    return run_recipe(recipe, folder, resuming=True)
+        raise no_whole_snapshot(folder, [])
+
+    def begin() -> None:
+        note(folder, changes)
+        for change in changes:
+            sys.stdout.write(f"Changed: {change}\n")
+
+    return run_recipe(recipe, folder, resuming=True, on_begin=begin)

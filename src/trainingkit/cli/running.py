@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from trainingkit.cluster.place import Place, find_place
@@ -23,20 +23,27 @@ if TYPE_CHECKING:
 WORKER_MODULE = "trainingkit.trainer.worker"
 
 
-def run_recipe(recipe: Recipe, run: RunFolder, *, resuming: bool = False) -> int:
+def run_recipe(
+    recipe: Recipe, run: RunFolder, *, resuming: bool = False, on_begin: Callable[[], None] = lambda: None
+) -> int:
     """Train until the end, make the page, and say how it went. Returns the exit code.
 
     Args:
         run: where to; in somebody else's launch, a folder for a new run is agreed on between the ranks instead.
         resuming: continue in exactly this folder.
+        on_begin: called once in the job, when the folder is ours and before anything is trained.
     """
     place = find_place()
     if place.launcher in ("torchrun", "srun"):
+        if resuming and place.rank == 0:
+            _write_recipe(recipe, run)
+            on_begin()
         return _join(recipe, run if resuming else None, place)
     run.create()
     with run.locked():
         outcome.clear(run)
         _write_recipe(recipe, run)
+        on_begin()
         verdict = _launch(recipe, run) if recipe.workers > 1 else _alone(recipe, run)
         with _deaf_to_sigterm():
             return conclude(run, verdict)
@@ -63,8 +70,8 @@ def conclude(run: RunFolder, verdict: Verdict) -> int:
     elif verdict.exit_code == exitcodes.PREEMPTED:
         _say(f"{verdict.message}\n  next step: {_way_on(run, where, 'train again')}")
     else:
-        way_on = _way_on(run, where, "mend the cause and train again")
-        sys.stderr.write(f"error: {verdict.message}\n  next step: {way_on}\n  logs:      {where}/logs/\n")
+        lines = [f"error: {verdict.message}", *_next_steps(run, verdict, where), f"  logs:      {where}/logs/"]
+        sys.stderr.write("\n".join(lines) + "\n")
     _page(run)
     return verdict.exit_code
 
@@ -133,9 +140,23 @@ def _page(run: RunFolder) -> None:
         sys.stderr.write(f"warning: {error}\n")
 
 
+def _next_steps(run: RunFolder, verdict: Verdict, where: str) -> list[str]:
+    """What to do after a failure. A message that says so itself is only completed by the command that continues."""
+    if not verdict.advised:
+        return [f"  next step: {_way_on(run, where, 'mend the cause and train again')}"]
+    return [f"  continue:  trainingkit resume {where}"] if verdict.step > 0 and _has_snapshot(run) else []
+
+
 def _way_on(run: RunFolder, where: str, otherwise: str) -> str:
-    has_snapshot = any(run.snapshots.glob("step-*/manifest.json"))
-    return f"trainingkit resume {where}" if has_snapshot else f"{otherwise}; nothing was saved yet"
+    return f"trainingkit resume {where}" if _has_snapshot(run) else f"{otherwise}; nothing was saved yet"
+
+
+def _has_snapshot(run: RunFolder) -> bool:
+    """Whether there is a snapshot that is whole by names and sizes; its content is checked when it is read."""
+    from trainingkit.recovery.findings import judge
+    from trainingkit.recovery.layout import places
+
+    return any(judge(place, contents=False).problem is None for place in places(run.snapshots))
 
 
 def _short(run: RunFolder) -> str:

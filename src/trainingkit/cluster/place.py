@@ -63,7 +63,13 @@ def find_place(env: Mapping[str, str] | None = None) -> Place:
 def _from_torchrun(env: Mapping[str, str]) -> Place:
     rank, world_size = _number(env, "RANK"), _number(env, "WORLD_SIZE")
     if not 0 <= rank < world_size:
-        raise ClusterError("RANK does not fit WORLD_SIZE.", field="RANK", found=rank, expected=f"0 to {world_size - 1}")
+        raise ClusterError(
+            "RANK does not fit WORLD_SIZE.",
+            field="RANK",
+            found=rank,
+            expected=f"0 to {world_size - 1}",
+            next_step="Start with torchrun, or unset RANK and WORLD_SIZE for a single process.",
+        )
     if "MASTER_ADDR" not in env:
         raise ClusterError(
             "RANK is set but MASTER_ADDR is not, so the workers cannot meet.",

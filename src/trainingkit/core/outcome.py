@@ -27,6 +27,7 @@ class Outcome:
     Args:
         status: "done", "preempted" or "failed".
         secondary: True when this rank only failed because another one did.
+        advised: True when the message says itself what to do next.
         traceback: the full traceback, for the log; empty for errors that explain themselves.
     """
 
@@ -37,6 +38,7 @@ class Outcome:
     message: str = ""
     traceback: str = ""
     secondary: bool = False
+    advised: bool = False
     host: str = dataclasses.field(default_factory=socket.gethostname)
     pid: int = dataclasses.field(default_factory=os.getpid)
     time_s: float = dataclasses.field(default_factory=time.time)
@@ -48,12 +50,19 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The whole run's end: exit code, and the message of the rank that failed first."""
+    """The whole run's end: exit code, and the message of the rank that failed first.
+
+    Args:
+        step: steps that were done when it failed.
+        advised: True when the message says itself what to do next.
+    """
 
     exit_code: int
     status: str
     message: str
     rank: int | None = None
+    step: int = 0
+    advised: bool = False
 
 
 def failed(rank: int, step: int, error: BaseException) -> Outcome:
@@ -63,7 +72,8 @@ def failed(rank: int, step: int, error: BaseException) -> Outcome:
     code = error.exit_code if isinstance(error, TrainingKitError) else exitcodes.FAILED
     secondary = isinstance(error, PeerLost)
     trace = "" if explained else "".join(traceback.format_exception(error))
-    return Outcome(rank, "failed", code, step, message, trace, secondary)
+    advised = isinstance(error, TrainingKitError) and error.next_step is not None
+    return Outcome(rank, "failed", code, step, message, trace, secondary, advised)
 
 
 def clear(run: RunFolder) -> None:
@@ -101,7 +111,7 @@ def verdict(outcomes: dict[int, Outcome], world_size: int, crashed: dict[int, st
         text = f"Rank {first.rank} on {first.host} failed at step {first.step}.\n{first.message}"
         if first.traceback:
             text += f"\n\n{first.traceback.rstrip()}"
-        return Verdict(first.exit_code, "failed", text, first.rank)
+        return Verdict(first.exit_code, "failed", text, first.rank, first.step, first.advised)
     missing = [rank for rank in range(world_size) if rank not in outcomes]
     if missing:
         return Verdict(exitcodes.FAILED, "failed", f"Rank {missing[0]} ended without an outcome.", missing[0])

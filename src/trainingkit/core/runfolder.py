@@ -93,7 +93,7 @@ class RunFolder:
                 field="run.folder",
                 found=str(self.root),
                 expected="a folder that can be created or written",
-                next_step="Choose another with --set run.folder=PATH, or mend its permissions.",
+                next_step="Set run.folder to another path, or mend its permissions.",
             ) from error
 
     @contextlib.contextmanager

@@ -23,25 +23,28 @@ class Section(BaseModel):
 
 
 S = TypeVar("S", bound=BaseModel)
+SEE = "docs/recipes.md lists every setting."
 
 
-def check(section: type[S], values: Mapping[str, Any], *, field: str = "") -> S:
+def check(section: type[S], values: Mapping[str, Any], *, field: str = "", options: bool = False) -> S:
     """Validate `values` as `section`.
 
     Args:
         field: dotted name of the section, put before each field in messages.
+        options: the values can also be given with `--set`, which the advice then names.
 
     Raises:
-        ConfigError: the first problem, with field, found, expected, and the nearest valid name for an unknown key.
+        ConfigError: the first problem, with field, found, expected, and the nearest valid name for an unknown key. A
+            ConfigError that a validator found is told as it is.
     """
     try:
         return section.model_validate(dict(values))
     except ValidationError as error:
-        raise _explain(section, error, field) from None
+        raise _explain(section, error, field, options=options) from None
 
 
 def choose(registry: Registry[Any], values: Mapping[str, Any], *, field: str) -> Any:
-    """Validate a table by the registry entry (a Section class) that its `kind` names."""
+    """Validate a recipe's table by the registry entry (a Section class) that its `kind` names."""
     rest = dict(values)
     kind = rest.pop("kind", None)
     if not isinstance(kind, str):
@@ -52,15 +55,24 @@ def choose(registry: Registry[Any], values: Mapping[str, Any], *, field: str) ->
             expected="one of " + ", ".join(registry.names()),
             next_step=f'Add a line kind = "..." to [{field}].',
         )
-    return check(registry.get(kind, field=f"{field}.kind"), rest, field=field)
+    return check(registry.get(kind, field=f"{field}.kind"), rest, field=field, options=True)
 
 
-def _explain(section: type[BaseModel], error: ValidationError, field: str) -> ConfigError:
+def _explain(section: type[BaseModel], error: ValidationError, field: str, *, options: bool) -> ConfigError:
     first = error.errors()[0]
     path = [str(part) for part in first["loc"]]
     dotted = ".".join([field, *path] if field else path)
     more = error.error_count() - 1
     also = f" ({more} more after this one)" if more else ""
+    cause = _told_within(first)
+    if cause is not None:
+        return ConfigError(
+            f"{cause.problem}{also}",
+            field=cause.field or dotted,
+            found=cause.found,
+            expected=cause.expected,
+            next_step=cause.next_step,
+        )
     if first["type"] == "extra_forbidden":
         owner = _model_at(section, path[:-1])
         valid = list(owner.model_fields) if owner else []
@@ -78,15 +90,21 @@ def _explain(section: type[BaseModel], error: ValidationError, field: str) -> Co
             field=dotted,
             found="nothing",
             expected=_expectation(section, path),
-            next_step=f"Add it, for example with --set {dotted}=...",
+            next_step=f"Add it, for example with --set {dotted}=..." if options else f"Give it a value; {SEE}",
         )
     return ConfigError(
         f"A setting has a value that cannot be used.{also}",
         field=dotted,
         found=repr(first["input"]),
         expected=first["msg"].removeprefix("Input should be ").removeprefix("Value error, "),
-        next_step="Change it; docs/recipes.md lists every setting.",
+        next_step=f"Change it; {SEE}",
     )
+
+
+def _told_within(details: Mapping[str, Any]) -> ConfigError | None:
+    """The ConfigError behind a validator's ValueError, where there is one."""
+    cause = getattr(details.get("ctx", {}).get("error"), "__cause__", None)
+    return cause if isinstance(cause, ConfigError) else None
 
 
 def _model_at(section: type[BaseModel], path: list[str]) -> type[BaseModel] | None:

@@ -12,10 +12,16 @@ import tomli_w
 from trainingkit.core.errors import ConfigError
 
 Table = dict[str, Any]
+BUNDLED = "See `trainingkit train --help`, which tells of the bundled recipes."
+REMEDY_PARENT = "Write a path that leads there from the file that extends it."
 
 
-def load(path: Path, *, _seen: tuple[Path, ...] = ()) -> Table:
+def load(path: Path, *, field: str = "recipe", remedy: str = BUNDLED, _seen: tuple[Path, ...] = ()) -> Table:
     """Read `path`; a top-level `extends = "other.toml"` is read first (relative to `path`), then overlaid.
+
+    Args:
+        field: the option or argument that named the file, for messages.
+        remedy: what to do when there is no such file.
 
     Raises:
         ConfigError: missing or unreadable file, invalid TOML, or a circle of `extends`.
@@ -34,16 +40,16 @@ def load(path: Path, *, _seen: tuple[Path, ...] = ()) -> Table:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(
-            f"The recipe cannot be read: {error.strerror}.",
-            field="recipe",
+            f"This file cannot be read: {error.strerror}.",
+            field=field,
             found=str(path),
-            expected="a TOML file, or the name of a bundled recipe",
-            next_step="See `trainingkit train --help`; bundled recipes are listed there.",
+            expected="a TOML file",
+            next_step=remedy,
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
-            "The recipe is not valid TOML.",
-            field="recipe",
+            "This file is not valid TOML.",
+            field=field,
             found=f"{path}: {error}",
             expected="TOML in UTF-8",
             next_step="Mend the line that is named.",
@@ -59,7 +65,7 @@ def load(path: Path, *, _seen: tuple[Path, ...] = ()) -> Table:
             expected="a file name",
             next_step='Write it as text: extends = "other.toml".',
         )
-    return overlay(load(path.parent / parent, _seen=(*_seen, path)), table)
+    return overlay(load(path.parent / parent, field="extends", remedy=REMEDY_PARENT, _seen=(*_seen, path)), table)
 
 
 def overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:

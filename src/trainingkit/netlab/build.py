@@ -182,6 +182,7 @@ def _batch(program: str, lines: Sequence[str], space: HostSpace | None) -> None:
             field=program,
             found=done.stderr.decode(errors="replace").strip(),
             expected="a kernel with veth, bridge and the tbf queueing discipline",
+            next_step="Load these modules, for example: modprobe -a veth bridge sch_tbf ; in a container, on its host.",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -81,6 +82,7 @@ class JobResult:
                 field=f"rank {end.rank}",
                 found=_how(end.code),
                 expected="exit code 0 of every rank",
+                next_step="Mend what the lines above say; the other ranks were ended because of it.",
             )
 
 
@@ -182,10 +184,11 @@ class _Watch:
         return JobResult(ends, None if self._failed is None else ends[self._failed], self._unfinished)
 
     def clear(self) -> None:
-        """Kill who is left, close everything."""
+        """Kill who is left, close everything; where the lab is gone, nobody is left."""
         for rank in self._ranks:
             if rank.rank in self._running:
-                rank.process.kill()
+                with contextlib.suppress(ClusterError):
+                    rank.process.kill()
             rank.process.close()
         self._files.close()
 

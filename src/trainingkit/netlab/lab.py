@@ -183,6 +183,7 @@ class Lab:
                 field="world_size",
                 found=ranks,
                 expected=f"1 to {self.spec.hosts}",
+                next_step="Make a lab with more hosts, or start fewer ranks.",
             )
         with self._lock:
             self._port += 1
@@ -220,7 +221,11 @@ class Lab:
     def _checked(self, host: int) -> int:
         if host not in self.hosts:
             raise ConfigError(
-                "There is no such host.", field="host", found=host, expected=f"0 to {self.spec.hosts - 1}"
+                "There is no such host.",
+                field="host",
+                found=host,
+                expected=f"0 to {self.spec.hosts - 1}",
+                next_step="Choose one of these, or make a lab with more hosts.",
             )
         return host
 
@@ -264,7 +269,12 @@ def _relay_note(name: str, rate_bps: int | None, loss: float) -> str:
 
 def _lost(error: OSError | None) -> ClusterError:
     if error is not None and error.errno == errno.EMSGSIZE:
-        return ClusterError("The command and its environment are too long.", field="argv, env", found=error.strerror)
+        return ClusterError(
+            "The command and its environment are too long.",
+            field="argv, env",
+            found=error.strerror,
+            next_step="Pass long texts in a file, or a smaller env.",
+        )
     return ClusterError(
         "The network lab is gone: it was closed, or its holder was killed.",
         field="lab",

@@ -83,7 +83,12 @@ def _failed(process: HostProcess) -> ClusterError:
     process.wait()
     text = _text(process.stderr)
     process.close()
-    return ClusterError("A measurement between two hosts failed.", field=f"host {process.host}", found=text.strip())
+    return ClusterError(
+        "A measurement between two hosts failed.",
+        field=f"host {process.host}",
+        found=text.strip(),
+        next_step="Try again; if it fails again, give the link less delay or loss.",
+    )
 
 
 def _text(pipe: IO[bytes] | None) -> str:

@@ -57,6 +57,7 @@ class HostProcess:
                 f"A program on {host_name(self.host)} still runs.",
                 field="timeout_s",
                 found=f"not ended after {timeout_s} s",
+                next_step="Wait longer, or end it with kill().",
             )
         return code
 

@@ -38,7 +38,13 @@ def parse_rate(text: str, *, field: str) -> int | None:
         )
     rate_bps = round(float(match[1]) * _UNITS[match[2]])
     if rate_bps < LOWEST_BPS:
-        raise ConfigError("This link is too slow for TCP.", field=field, found=repr(text), expected="10kbit or more")
+        raise ConfigError(
+            "This link is too slow for TCP.",
+            field=field,
+            found=repr(text),
+            expected="10kbit or more",
+            next_step="Raise it.",
+        )
     return rate_bps
 
 

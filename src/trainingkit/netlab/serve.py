@@ -99,6 +99,7 @@ class Server:
                 field="argv",
                 found=f"{request['argv'][0]}: {error.strerror if isinstance(error, OSError) else error}",
                 expected="a program that this user may run",
+                next_step="Check its name and PATH; a folder's own program needs ./ before it.",
             ) from error
         self._running[process.pid] = (process, os.dup(status))
         return {"pid": process.pid}
@@ -173,7 +174,12 @@ def read_device(table: str, device: str) -> dict[str, Any]:
                 "sent_dropped": sent[3],
                 "received_dropped": received[3],
             }
-    raise ClusterError("A host has lost its network device.", field=device, found="not in /proc/net/dev")
+    raise ClusterError(
+        "A host has lost its network device.",
+        field=device,
+        found="not in /proc/net/dev",
+        next_step="Make the lab anew; a program in it has removed the device.",
+    )
 
 
 def _do_nothing(_number: int, _frame: Any) -> None:

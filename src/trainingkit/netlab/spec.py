@@ -78,9 +78,16 @@ class LabSpec:
                 field="links",
                 found=f"{len(self.links)} rates for {self.hosts} hosts",
                 expected=f"{self.hosts} rates, separated by commas",
+                next_step="Give one for each, or leave out the number of hosts.",
             )
         if self.links and self.link != UNSHAPED:
-            raise ConfigError("`link` and `links` exclude each other.", field="link", found=repr(self.link))
+            raise ConfigError(
+                "`link` and `links` exclude each other.",
+                field="link",
+                found=repr(self.link),
+                expected="one of the two",
+                next_step="Leave one out.",
+            )
         _ = self.link_bps
 
     def _check_islands(self) -> None:
@@ -90,6 +97,7 @@ class LabSpec:
                 field="islands",
                 found="+".join(map(str, self.islands)),
                 expected=f"two or more sizes that add up to {self.hosts} hosts, for example 2+2 for 4",
+                next_step="Change the sizes, or leave out the number of hosts.",
             )
         if not self.islands and (self.between != UNSHAPED or self.between_delay_s):
             raise ConfigError(
@@ -97,6 +105,7 @@ class LabSpec:
                 field="between" if self.between != UNSHAPED else "between_delay_s",
                 found=repr(self.between) if self.between != UNSHAPED else str(self.between_delay_s),
                 expected="`islands` beside it, for example 2+2",
+                next_step="Give the islands' sizes, or leave this out.",
             )
 
 
@@ -140,17 +149,35 @@ def parse_share(text: str, *, field: str) -> float:
     """'1%' or '0.01' -> 0.01. Raises ConfigError."""
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*", text)
     if match is None:
-        raise ConfigError("This is not a share.", field=field, found=repr(text), expected="for example '1%' or '0.01'")
+        raise ConfigError(
+            "This is not a share.",
+            field=field,
+            found=repr(text),
+            expected="for example '1%' or '0.01'",
+            next_step="Write a number, with % behind it for hundredths.",
+        )
     return float(match[1]) / (100 if match[2] else 1)
 
 
 def _sizes(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split("+")]
     if not all(part.isdecimal() for part in parts):
-        raise ConfigError("These are no islands.", field="islands", found=repr(text), expected="sizes such as 2+2")
+        raise ConfigError(
+            "These are no islands.",
+            field="islands",
+            found=repr(text),
+            expected="sizes such as 2+2",
+            next_step="Write whole numbers with '+' between them.",
+        )
     return tuple(int(part) for part in parts)
 
 
 def _in_range(field: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
-        raise ConfigError("A lab cannot be made with this.", field=field, found=value, expected=f"{low} to {high}")
+        raise ConfigError(
+            "A lab cannot be made with this.",
+            field=field,
+            found=value,
+            expected=f"{low} to {high}",
+            next_step=f"Choose a value in this range for {field}.",
+        )

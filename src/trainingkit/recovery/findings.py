@@ -20,12 +20,14 @@ class Found:
         path: its folder.
         problem: None when every file is as the manifest says; otherwise which file, what was found, what was expected.
         world_size: ranks that took part; None when the manifest cannot be read.
+        unfinished: it never was a snapshot: it is being written, or its writing was cut short.
     """
 
     step: int
     path: Path
     problem: str | None
     world_size: int | None = None
+    unfinished: bool = False
 
 
 def find(folder: Path) -> list[Found]:
@@ -49,7 +51,7 @@ def newest_good(folder: Path) -> tuple[Found | None, list[Found]]:
 def judge(place: Place, *, contents: bool = True) -> Found:
     """Check one folder; `contents=False` compares names and sizes only, which reads next to nothing."""
     if place.kind == "partial":
-        return Found(place.step, place.path, "it is being written, or its writing was cut short")
+        return Found(place.step, place.path, "it is being written, or its writing was cut short", unfinished=True)
     try:
         listed = manifest.read(place.path)
     except BadManifest as error:

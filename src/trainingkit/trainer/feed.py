@@ -20,18 +20,20 @@ class Feed:
 
     Args:
         passes: how often to walk a finite loader; None: without end.
+        first: number of the first pass, which a sampler's `set_epoch` is told.
     """
 
-    def __init__(self, loader: Iterable[Any], *, passes: int | None) -> None:
+    def __init__(self, loader: Iterable[Any], *, passes: int | None, first: int = 0) -> None:
+        self.first = first
         self._loader = loader
         self._passes = passes
-        self._pass = 0
+        self._pass = first
         self._batches = 0
         self._pass_random: dict[str, Any] | None = None
         self._resume: dict[str, Any] | None = None
 
     def __iter__(self) -> Iterator[Any]:
-        while self._passes is None or self._pass < self._passes:
+        while self._passes is None or self._pass < self.first + self._passes:
             before = self._batches
             yield from self._one_pass()
             if self._batches == 0 and before == 0:
@@ -47,7 +49,7 @@ class Feed:
 
     def state_dict(self) -> dict[str, Any]:
         """Position after the batch that was given out last."""
-        state: dict[str, Any] = {"pass": self._pass, "batches": self._batches}
+        state: dict[str, Any] = {"first": self.first, "pass": self._pass, "batches": self._batches}
         if isinstance(self._loader, Stateful):
             state["loader"] = self._loader.state_dict()
         else:
@@ -56,6 +58,7 @@ class Feed:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue at the batch after that position."""
+        self.first = state_dict.get("first", 0)
         self._pass = state_dict["pass"]
         self._batches = state_dict["batches"]
         self._resume = state_dict

@@ -94,6 +94,8 @@ def _train(kit: Kit, corpus: Corpus, recipe: Recipe) -> dict[str, float]:
     kit.keep("judge", judge)
     kit.model.train()
     judge.start()
+    if judge.lost_patience:
+        kit.event("early_stop", f"Nothing left to do: no better loss in {recipe.eval.patience} evaluations before.")
     with contextlib.closing(_loader(kit, corpus, recipe)) as loader:
         for batch in () if judge.lost_patience else kit.batches(loader):
             kit.step(call_model, batch)

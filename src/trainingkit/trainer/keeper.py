@@ -21,6 +21,7 @@ from trainingkit.recovery import (
 )
 from trainingkit.recovery.together import agree
 from trainingkit.sync.contract import Sync
+from trainingkit.trainer.advice import no_whole_snapshot
 from trainingkit.trainer.engine import Rate
 from trainingkit.trainer.rng import random_state, set_random_state
 from trainingkit.trainer.sections import SnapshotSection
@@ -89,24 +90,19 @@ class Keeper:
         self._snapshots.check()
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
-        """Continue from the newest whole snapshot: its step and this rank's state; None when there is none at all.
+        """Continue from the newest whole snapshot: its step and this rank's state; None when none was ever finished.
 
         Raises:
-            CheckpointError: there are snapshots but none is whole.
+            CheckpointError: there are finished snapshots but none is whole.
         """
         session = self._session
         good, damaged = agree(session.snapshot_group, self._choose, doing="choosing a snapshot")[0]
         for found in damaged:
-            self._say(f"Snapshot of step {found.step} is damaged and was passed over: {found.problem}")
+            how = "was not finished" if found.unfinished else "is damaged"
+            self._say(f"Snapshot of step {found.step} {how} and was passed over: {found.problem}")
         if good is None:
-            if damaged:
-                raise CheckpointError(
-                    "No snapshot of this run is whole.",
-                    field="snapshots",
-                    found=f"{len(damaged)} damaged: {damaged[0].problem}",
-                    expected="at least one that passes its manifest",
-                    next_step="Start afresh with `trainingkit train`, or restore the folder from a backup.",
-                )
+            if any(not found.unfinished for found in damaged):
+                raise no_whole_snapshot(session.run, damaged)
             return None
         tensors, state = load_new(
             good.path, rank=session.rank, world_size=session.world_size, group=session.snapshot_group

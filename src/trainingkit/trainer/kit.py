@@ -5,12 +5,11 @@
             loss = kit.step(loss_fn, batch)
 
 `kit.step` takes one micro-batch; every `step.accumulate`-th completes an optimizer step. Signals, snapshots, records
-and progress happen inside it, at the border between two steps.
+and progress happen inside it, at the border between two steps. How a loop ends is in `trainer.ending`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
@@ -19,29 +18,26 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainingkit.core import exitcodes
 from trainingkit.core.datainfo import DataInfo
-from trainingkit.core.errors import PeerLost, StepError
+from trainingkit.core.errors import StepError
 from trainingkit.core.files import write_atomic
-from trainingkit.core.logging import LOG
-from trainingkit.core.outcome import Outcome, failed
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.core.stateful import Stateful
 from trainingkit.sync.control import ControlLane, peers_watched
 from trainingkit.trainer.buffers import ModelBuffers
 from trainingkit.trainer.building import describe_model, make_engine, make_sync
+from trainingkit.trainer.ending import Ending, exit_code_of, is_plain_exit
 from trainingkit.trainer.engine import LossFn, Rate, StepResult
 from trainingkit.trainer.evaluate import evaluate
-from trainingkit.trainer.feed import Feed
+from trainingkit.trainer.exempted import nothing_squeezed
 from trainingkit.trainer.keeper import Keeper
 from trainingkit.trainer.loss import call_model, to_device
+from trainingkit.trainer.passes import Passes
 from trainingkit.trainer.phases import PhaseClock
 from trainingkit.trainer.recipe import KitConfig, resolved_text
 from trainingkit.trainer.recorder import Recorder
 from trainingkit.trainer.session import Session
 from trainingkit.trainer.stops import StopRequest
-
-_END = object()
 
 
 class Kit:
@@ -74,13 +70,9 @@ class Kit:
         self.stopped: str | None = None
         self._total = config.run.steps
         self._data = data
-        self._on_close = on_close
         self._module = model
         self._stop = StopRequest()
         self._clock = PhaseClock()
-        self._feed: Feed | None = None
-        self._data_lane = ControlLane(session.control_group, width=1)
-        self._closed = False
         self._notes: list[str] = []
         self._kept: dict[str, Stateful] = {}
         sync = make_sync(model, session, config)
@@ -105,8 +97,28 @@ class Kit:
         for note in self._notes:
             self._recorder.event(self.step_number, "damaged", note)
         if self._restored:
-            self._recorder.event(self.step_number, "resume", f"Continuing after step {self.step_number}.")
-        self._feed_state: dict[str, Any] | None = (self._restored or {}).get("feed")
+            self._recorder.event(self.step_number, "resume", self._resume_text())
+        nothing = nothing_squeezed(sync, model)
+        if nothing:
+            self._recorder.event(self.step_number, "codec", nothing)
+        lane = ControlLane(session.control_group, width=1)
+        self._passes = Passes(
+            endless=self._total is not None,
+            saved=self._restored,
+            finished=lambda: self.finished,
+            lane=lane,
+            clock=self._clock,
+            say=self.event,
+        )
+        self._ending = Ending(
+            session,
+            engine=self._engine,
+            keeper=self._keeper,
+            recorder=self._recorder,
+            stop=self._stop,
+            lane=lane,
+            on_close=on_close,
+        )
         self._stop.install()
 
     @property
@@ -141,7 +153,7 @@ class Kit:
     @property
     def exit_code(self) -> int:
         """What a script should end with: 0, or 75 after a stop on request."""
-        return exitcodes.PREEMPTED if self.stopped else exitcodes.DONE
+        return exit_code_of(self.stopped)
 
     def keep(self, name: str, thing: Stateful) -> None:
         """Save `thing`'s state (JSON values) in every snapshot; in a resumed run, restore it now."""
@@ -150,27 +162,31 @@ class Kit:
         if name in saved:
             thing.load_state_dict(saved[name])
 
+    def epochs(self, count: int) -> Iterator[int]:
+        """Numbers of the epochs that are left of `count`, from 0 on; a resumed run goes on in the epoch where it stood.
+
+        Example:
+            for epoch in kit.epochs(10):
+                for batch in kit.batches(loader):
+                    kit.step(loss_fn, batch)
+
+        An epoch that was stopped in its middle is yielded again after a resume, with the batches that are left of it;
+        what the loop does at an epoch's end happens once in the state that counts. A plain `range` begins at 0 again.
+        """
+        yield from self._passes.epochs(count)
+
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The loader's batches on the device, from where the run stood, until `finished`.
 
-        With `run.steps` the loader is walked as often as needed. Without, it is walked once, and the loop ends on all
-        ranks where the shortest loader ends; to agree on that costs one small exchange a micro-batch.
+        With `run.steps` the loader is walked as often as needed. Without, or inside `epochs`, it is walked once, and
+        the walk ends on all ranks where the shortest loader ends; to agree on that costs one small exchange a
+        micro-batch. With several ranks each needs a part of the data of its own, as from a DistributedSampler.
         """
-        self._feed = Feed(loader, passes=None if self._total is not None else 1)
-        if self._feed_state is not None:
-            self._feed.load_state_dict(self._feed_state)
-            self._feed_state = None
-        batches = iter(self._feed)
-        self._clock.restart()
-        while not self.finished:
+        for batch in self._passes.batches(loader):
             with self._clock.phase("input"):
-                batch = next(batches, _END)
-            if not self._all_have(batch):
-                break
-            with self._clock.phase("input"):
-                batch = to_device(batch, self.session.device)
-            yield batch
-        self._drop_half_step("The data ended")
+                placed = to_device(batch, self.session.device)
+            yield placed
+        self._ending.drop_half_step(self.step_number, "The data ended")
 
     def step(self, loss_fn: LossFn, batch: Any) -> float:
         """Forward and backward of one micro-batch; the last of a step also commits or aborts it.
@@ -186,7 +202,7 @@ class Kit:
             PeerLost: another rank is gone; nothing of this step was applied.
             CheckpointError: an earlier snapshot could not be written.
         """
-        if self._closed:
+        if self._ending.done:
             raise StepError("The kit is closed.", next_step="Call kit.step before kit.close().")
         result = self._engine.micro_batch(loss_fn, batch, lambda: [1.0 if self._stop.requested else 0.0])
         if result is None:
@@ -221,36 +237,16 @@ class Kit:
 
     def close(self) -> None:
         """End the loop well: save what is not saved, leave the outcome, release everything. Safe to call twice."""
-        if self._closed:
+        if self._ending.done:
             return
-        self._drop_half_step("The loop ended")
+        self._ending.drop_half_step(self.step_number, "The loop ended")
         if self.step_number > self._keeper.saved_step:
             self._save(wait=True)
-        self._keeper.close()
-        if self.stopped:
-            text = f"Stopped by {self.stopped} after step {self.step_number}; the state is saved."
-            self._recorder.event(self.step_number, "preempted", text, show=False)
-        status = "preempted" if self.stopped else "done"
-        Outcome(self.rank, status, self.exit_code, self.step_number).write(self.session.run)
-        self._wait_for_outcomes()
-        self._release()
-        if self._on_close is not None and self.rank == 0:
-            self._on_close(self.session.run)
+        self._ending.well(self.step_number, stopped=self.stopped)
 
     def fail(self, error: BaseException) -> None:
         """End the loop badly: leave the outcome; no collective, no save."""
-        if self._closed:
-            return
-        self._closed = True
-        self._stop.restore()
-        self._engine.close()
-        failed(self.rank, self.step_number, error).write(self.session.run)
-        LOG.error("the loop failed after step %d", self.step_number, exc_info=error)
-        self.session.on_close()
-        with contextlib.suppress(StepError):
-            self._recorder.event(self.step_number, "error", str(error) or type(error).__name__, show=False)
-        with contextlib.suppress(OSError):
-            self._recorder.close()
+        self._ending.badly(self.step_number, error)
 
     def __enter__(self) -> Kit:
         return self
@@ -258,7 +254,7 @@ class Kit:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None and not _is_plain_exit(error):
+        if error is not None and not is_plain_exit(error):
             self.fail(error)
             return
         try:
@@ -277,6 +273,12 @@ class Kit:
         self.step_number, state = restored
         return state
 
+    def _resume_text(self) -> str:
+        if self._all_done:
+            over = f"step {self.step_number} is done, and run.steps is {self._total}"
+            return f"Nothing left to do: {over}. Raise it to train on."
+        return f"Continuing after step {self.step_number}."
+
     def _after_step(self, result: StepResult) -> None:
         self.step_number += 1
         if result.agreed[0] > 0:
@@ -289,45 +291,7 @@ class Kit:
             self._save(wait=self.stopped is not None)
 
     def _save(self, *, wait: bool) -> None:
-        feed = self._feed.state_dict() if self._feed else self._feed_state
         self._buffers.align()
         kept = {name: thing.state_dict() for name, thing in self._kept.items()}
-        self._keeper.save(self.step_number, {"feed": feed, "kept": kept}, wait=wait)
+        self._keeper.save(self.step_number, {**self._passes.state_dict(), "kept": kept}, wait=wait)
         self._recorder.event(self.step_number, "snapshot", f"Snapshot of step {self.step_number}.", show=False)
-
-    def _all_have(self, batch: Any) -> bool:
-        """True when every rank has a batch for the next micro-step."""
-        here = batch is not _END
-        if self._total is not None:
-            return here
-        with self._clock.phase("stall"):
-            self._data_lane.start([0.0 if here else 1.0])
-            without = self._data_lane.finish()[0]
-        if here and without:
-            self._recorder.event(self.step_number, "leftover", "Another rank's data ended; a batch here was not used.")
-        return without == 0
-
-    def _drop_half_step(self, why: str) -> None:
-        if not self._engine.between_steps:
-            self._engine.cancel()
-            text = f"{why} in mid-step; the last micro-batches were not used."
-            self._recorder.event(self.step_number, "leftover", text)
-
-    def _wait_for_outcomes(self) -> None:
-        """Until every rank has left its outcome, so that whoever judges the run sees all of them."""
-        with contextlib.suppress(PeerLost):
-            self._data_lane.start([0.0])
-            self._data_lane.finish()
-
-    def _release(self) -> None:
-        self._closed = True
-        self._engine.close()
-        self._engine.sync.close()
-        self._recorder.close()
-        self._stop.restore()
-        self.session.close()
-
-
-def _is_plain_exit(error: BaseException) -> bool:
-    """`sys.exit()` inside the loop, with a code that is no failure."""
-    return isinstance(error, SystemExit) and error.code in (None, exitcodes.DONE, exitcodes.PREEMPTED)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from trainingkit.cluster.machine import has_fast_bf16
-from trainingkit.core.errors import CheckpointError
+from trainingkit.core.errors import CheckpointError, ConfigError, TrainingKitError
 from trainingkit.core.logging import LOG
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.data.contract import Corpus
@@ -18,6 +18,7 @@ from trainingkit.data.evaluation import eval_batches
 from trainingkit.precision.compute import choose_compute
 from trainingkit.recovery import Found, find, load, newest_good
 from trainingkit.recovery.names import model_tensors
+from trainingkit.trainer.advice import no_whole_snapshot
 from trainingkit.trainer.evaluate import evaluate
 from trainingkit.trainer.recipe import Recipe, load_run_recipe
 
@@ -38,7 +39,8 @@ def load_trained(path: Path, *, step: int | None = None) -> Trained:
 
     Raises:
         RunFolderError: no run there.
-        CheckpointError: no such snapshot, or none that is whole.
+        ConfigError: there is no snapshot of `step`; the message lists those that exist.
+        CheckpointError: the snapshot of `step` is damaged, or without `step` none is whole.
     """
     run = RunFolder.existing(path)
     recipe = load_run_recipe(run)
@@ -67,20 +69,22 @@ def _pick(run: RunFolder, step: int | None) -> Found:
             LOG.warning("The snapshot of step %d is damaged and was passed over: %s", place.step, place.problem)
         if good is not None:
             return good
-        found = f"{len(damaged)} damaged ones" if damaged else "none"
-        raise CheckpointError(
-            "This run has no whole snapshot.",
-            field="RUN",
-            found=found,
-            expected="at least one snapshot that passes its manifest",
-            next_step="Train it first: trainingkit train",
-        )
-    known = {place.step: place for place in find(run.snapshots)}
-    if step not in known or known[step].problem is not None:
-        raise CheckpointError(
-            f"There is no whole snapshot of step {step}.",
-            field="--step",
-            found=known[step].problem if step in known else "none",
-            expected="one of " + ", ".join(str(s) for s, place in sorted(known.items()) if place.problem is None),
-        )
-    return known[step]
+        raise no_whole_snapshot(run, damaged)
+    known = find(run.snapshots)
+    here = [place for place in known if place.step == step and not place.unfinished]
+    whole = next((place for place in here if place.problem is None), None)
+    if whole is None:
+        raise _not_there(step, here, sorted({place.step for place in known if place.problem is None}))
+    return whole
+
+
+def _not_there(step: int, here: list[Found], whole: list[int]) -> TrainingKitError:
+    """No snapshot of that step: bad input where there never was one, a damaged file where there is."""
+    kind = CheckpointError if here else ConfigError
+    return kind(
+        f"There is no whole snapshot of step {step}.",
+        field="--step",
+        found=here[0].problem if here else "none",
+        expected="one of " + ", ".join(map(str, whole)) if whole else "a step that was saved; none was",
+        next_step="Choose one of these, or leave --step out to take the newest." if whole else "Train the run first.",
+    )

@@ -106,7 +106,7 @@ def find_recipe(name: str) -> Path:
         field="RECIPE",
         found=repr(name),
         expected="a .toml file, or one of: " + ", ".join(sorted(known)),
-        next_step=f"Did you mean {close!r}?" if close else None,
+        next_step=f"Did you mean {close!r}?" if close else "Choose one of these, or write a file.",
     )
 
 
@@ -117,7 +117,7 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
         ConfigError: anything that cannot be used, with field, found, expected and next step.
     """
     path = find_recipe(name)
-    recipe = check(Recipe, toml.apply_overrides(toml.load(path), overrides))
+    recipe = check(Recipe, toml.apply_overrides(toml.load(path), overrides), options=True)
     for section in (recipe.model_section, recipe.data_section, recipe.optimizer_section, recipe.schedule_section):
         section()
     if recipe.run.steps is None:
@@ -150,13 +150,19 @@ def load_run_recipe(run: RunFolder) -> Recipe:
 
 
 def load_kit_config(source: str | Path | Mapping[str, Any] | KitConfig | None) -> KitConfig:
-    """A kit's settings from a TOML file, a mapping, or the defaults (None)."""
+    """A kit's settings from a TOML file, a mapping, or the defaults (None).
+
+    Raises:
+        ConfigError: no such file, or a setting that cannot be used.
+    """
     if source is None:
         return KitConfig()
     if isinstance(source, KitConfig):
         return source
-    table = dict(source) if isinstance(source, Mapping) else toml.load(Path(source))
-    return check(KitConfig, table)
+    if isinstance(source, Mapping):
+        return check(KitConfig, source)
+    remedy = "Pass the path of a TOML file, a mapping, or nothing for the defaults."
+    return check(KitConfig, toml.load(Path(source), field="config", remedy=remedy))
 
 
 def resolved_text(config: KitConfig) -> str:

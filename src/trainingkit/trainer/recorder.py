@@ -11,6 +11,7 @@ from trainingkit.core.datainfo import DataInfo
 from trainingkit.core.errors import StepError
 from trainingkit.core.logging import LOG
 from trainingkit.core.records import EvalRecord, EventRecord, Record, RecordWriter, StartRecord, StepRecord
+from trainingkit.trainer.advice import go_on
 from trainingkit.trainer.engine import StepResult
 from trainingkit.trainer.progress import Glance, Progress, make_progress
 from trainingkit.trainer.session import Session
@@ -111,5 +112,5 @@ class Recorder:
                 field="run.folder",
                 found=str(self._session.run.metrics(self._session.rank)),
                 expected="room and permission for some hundred bytes a step",
-                next_step=f"Mend it, then continue with `trainingkit resume {self._session.run.root}`.",
+                next_step=f"Mend it, then {go_on(self._session.run)}.",
             ) from error

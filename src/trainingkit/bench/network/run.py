@@ -89,7 +89,13 @@ def _check(spec: NetworkSpec) -> None:
     for name in spec.contenders:
         CONTENDERS.get(name, field="--contenders")
     if spec.hosts < 2:
-        raise ConfigError("A network needs two hosts.", field="--hosts", found=spec.hosts, expected="2 or more")
+        raise ConfigError(
+            "A network needs two hosts.",
+            field="--hosts",
+            found=spec.hosts,
+            expected="2 or more",
+            next_step="Raise --hosts, or leave it out for four.",
+        )
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,11 @@ def _attempt(lab: Lab, spec: NetworkSpec, show: Show) -> Measured | _Crash:
         deadline_s = START_S + 2 * 60 * spec.minutes
         job = pool.submit(lab.launch, argv, world_size=spec.hosts, deadline_s=deadline_s)
         follower = _Follower(lab, spec, stage, show)
-        follower.follow(job)
+        try:
+            follower.follow(job)
+        except BaseException:
+            lab.close()  # ends the job, for which leaving the pool waits
+            raise
         try:
             job.result()
         except ClusterError as error:

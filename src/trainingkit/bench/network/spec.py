@@ -86,7 +86,7 @@ class NetworkSpec(Section):
                 field="--scale",
                 found=repr(self.scale),
                 expected="one of " + ", ".join(SCALES),
-                next_step=f"Did you mean {close!r}?" if close else None,
+                next_step=f"Did you mean {close!r}?" if close else "Choose one of these.",
             )
         return SCALES[self.scale]
 

@@ -66,5 +66,9 @@ class Stage:
         end = time.monotonic() + timeout_s
         while not (self.folder / gate).exists():
             if time.monotonic() > end:
-                raise ClusterError(f"The links were not changed ({gate}) within {timeout_s:.0f} s.", field="netlab")
+                raise ClusterError(
+                    f"The links were not changed ({gate}) within {timeout_s:.0f} s.",
+                    field="netlab",
+                    next_step="Look whether the command that started the bench still runs; start it again.",
+                )
             time.sleep(POLL_S)

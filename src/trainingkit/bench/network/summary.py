@@ -34,6 +34,7 @@ def summarise(spec: NetworkSpec, measured: Measured, *, command: str) -> Result:
             field="--codec",
             found=measured.failed.get(JUDGED, "no reason"),
             expected="at least one turn beside one of the reference",
+            next_step="Mend that, choose another --codec, or give it more --minutes.",
         )
     twin = turns.ratio(TWIN, REFERENCE)
     return make_result(

@@ -19,6 +19,7 @@ from trainingkit.bench.network.rank import Entrant, Rank
 from trainingkit.bench.network.spec import JUDGED, REFERENCE, TWIN, Measured, NetworkSpec
 from trainingkit.bench.network.stage import SHAPE, UNSHAPE, Stage
 from trainingkit.bench.paired import ContenderFailed, Plan, Turns, measure
+from trainingkit.cluster.allocator import keep_freed_memory
 from trainingkit.cluster.machine import has_fast_bf16
 from trainingkit.cluster.meeting import join, leave
 from trainingkit.cluster.place import find_place
@@ -69,7 +70,11 @@ class Worker:
     def _time(self) -> Turns:
         failed = self.measured.failed
         if {REFERENCE, TWIN} & set(failed):
-            raise ClusterError(f"The reference cannot take a step: {failed}", field="bench network")
+            raise ClusterError(
+                f"The reference cannot take a step: {failed}",
+                field="bench network",
+                next_step="Mend that; it trains without any exchange. A smaller --scale needs less memory.",
+            )
         plan = Plan(
             reference=REFERENCE,
             twin=TWIN,
@@ -134,6 +139,7 @@ def main(folder: str) -> None:
     stage = Stage(Path(folder))
     spec = check(NetworkSpec, json.loads(stage.spec.read_text(encoding="utf-8")))
     torch.set_num_threads(threads_per_worker(spec.hosts))
+    keep_freed_memory()
     compute, _ = choose_compute(PrecisionSection(), torch.device("cpu"), cpu_has_bf16=has_fast_bf16())
     meeting = join(find_place(), join_s=spec.timeout_s, timeout_s=3 * spec.timeout_s)
     if meeting is None:

@@ -1,0 +1,130 @@
+"""Which settings of a recipe may change when a run is resumed, and what is said of each.
+
+A rule is the longest dotted name that a setting begins with. `FREE` settings leave every number as it would have been;
+`SAID` ones take another course from here on, which is allowed and noted with its reason; `KEPT` ones cannot change,
+because the snapshot or the data's order would win over them without a word.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainingkit.core import decisions
+from trainingkit.core.errors import ConfigError
+from trainingkit.core.runfolder import RunFolder
+from trainingkit.recovery.layout import places
+from trainingkit.trainer.recipe import Recipe, load_recipe, load_run_recipe, resolved_text
+
+FREE = (
+    "run.log_every",
+    "run.grace_s",
+    "step.max_aborts",
+    "batch.threads",
+    "batch.depth",
+    "eval.every",
+    "eval.patience",
+    "snapshot",
+    "sync.timeout_s",
+    "sync.join_s",
+)
+SAID = {
+    "run.steps": "the schedule of the learning rate takes this length from here on",
+    "run.threads": "sums may be taken in another order",
+    "run.device": "sums may be taken in another order",
+    "precision.compute": "the arithmetic is another one from here on",
+    "step.accumulate": "steps have another number of samples from here on",
+    "step.clip_norm": "gradients are clipped differently from here on",
+    "batch.size": "steps have another number of samples from here on",
+    "schedule": "the learning rate takes another course from here on",
+    "eval.samples": "evaluations before and after are over different samples",
+    "sync.codec": "gradients travel differently from here on",
+    "sync.warmup_steps": "gradients travel differently from here on",
+    "sync.bucket_mb": "sums may be taken in another order",
+    "data.path": "the data must be the same there; their number is checked",
+}
+KEPT = {
+    "name": "the run stays in its folder",
+    "run.folder": "the run stays in its folder",
+    "run.seed": "the order of the data follows from it",
+    "workers": "each worker's random numbers and residuals are its own",
+    "model": "the snapshot's tensors are those of this model",
+    "data": "the position in the data counts on their order",
+    "optimizer": "the snapshot holds the optimizer's settings, which would win",
+}
+FREE_REASON = "it changes no number"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One setting that is changed on resume."""
+
+    setting: str
+    old: Any
+    new: Any
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.setting}: {self.old} -> {self.new} ({self.reason})"
+
+
+def resumed_recipe(run: RunFolder, overrides: Iterable[str]) -> tuple[Recipe, list[Change]]:
+    """The recipe to resume with, and what it changes.
+
+    Args:
+        overrides: `section.key=value` texts over the run's own recipe.
+
+    Raises:
+        RunFolderError, ConfigError: no recipe to resume, a bad override, or one that may not change.
+    """
+    old = load_run_recipe(run)
+    new = load_recipe(str(run.recipe), overrides)
+    before, after = _settings(old), _settings(new)
+    differing = sorted(name for name in before | after if before.get(name) != after.get(name))
+    return new, [_judged(name, before.get(name), after.get(name), run) for name in differing]
+
+
+def note(run: RunFolder, changes: Iterable[Change]) -> None:
+    """Keep the changes among the run's decisions, at the step of its newest snapshot."""
+    step = max((place.step for place in places(run.snapshots)), default=0)
+    for change in changes:
+        reason = f"set on resume instead of {change.old}: {change.reason}"
+        decisions.record(run.decisions, step=step, choice=change.setting, value=change.new, reason=reason)
+
+
+def rule_of(setting: str) -> str | None:
+    """The longest name in `FREE`, `SAID` or `KEPT` that covers a setting; None for one that has no rule."""
+    parts = setting.split(".")
+    names = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    return next((name for name in names if name in FREE or name in SAID or name in KEPT), None)
+
+
+def _judged(setting: str, old: Any, new: Any, run: RunFolder) -> Change:
+    rule = rule_of(setting)
+    if rule in FREE:
+        return Change(setting, old, new, FREE_REASON)
+    if rule in SAID:
+        return Change(setting, old, new, SAID[rule])
+    reason = KEPT[rule] if rule is not None else "nobody has said that it may"
+    raise ConfigError(
+        f"This setting cannot change when a run is resumed: {reason}.",
+        field=setting,
+        found=repr(new),
+        expected=f"{old!r}, as the run began",
+        next_step=f"Leave it, or begin anew: trainingkit train {run.recipe} --set run.folder=NEW --set {setting}=...",
+    )
+
+
+def _settings(recipe: Recipe) -> dict[str, Any]:
+    """Every setting of a resolved recipe by its dotted name."""
+    return dict(_flat(tomllib.loads(resolved_text(recipe)), ""))
+
+
+def _flat(table: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value

@@ -1,0 +1,50 @@
+"""`trainingkit resume RUN --set ...`: what may change changes and is noted; the rest is refused, and nothing starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_inside import Command
+from cli_runs import losses, recipe
+
+from trainingkit.core import decisions
+from trainingkit.core.runfolder import RunFolder
+from trainingkit.trainer.recipe import load_run_recipe
+
+
+@pytest.fixture
+def run(command: Command, tmp_path: Path) -> RunFolder:
+    """Trained for four steps."""
+    ended = command("train", recipe(tmp_path, steps=4, every=2, workers=1))
+    assert ended.code == 0, ended.stderr
+    return RunFolder(tmp_path / "run")
+
+
+def test_a_run_goes_on_for_longer(command: Command, run: RunFolder) -> None:
+    before = losses(run.root)
+    ended = command("resume", run.root, "--set", "run.steps=7", "--set", "snapshot.keep=1")
+    assert ended.code == 0, ended.stderr
+    assert "Changed: run.steps: 4 -> 7 (the schedule of the learning rate takes this length" in ended.stdout
+    assert "Continuing after step 4." in ended.stdout
+    after = losses(run.root)
+    assert sorted(after) == [1, 2, 3, 4, 5, 6, 7] and {step: after[step] for step in before} == before
+    assert load_run_recipe(run).run.steps == 7
+    noted = {row["choice"]: row for row in decisions.read(run.decisions)}
+    assert (noted["run.steps"]["step"], noted["run.steps"]["value"]) == (4, 7)
+    assert noted["snapshot.keep"]["reason"] == "set on resume instead of 2: it changes no number"
+    assert "set on resume instead of 4" in run.report.read_text()
+    again = command("resume", run.root)
+    assert "Nothing left to do: step 7 is done" in again.stdout and "Changed" not in again.stdout
+
+
+def test_what_the_snapshot_depends_on_stays(command: Command, run: RunFolder) -> None:
+    before = run.recipe.read_bytes()
+    for override in ("optimizer.lr=0.1", "workers=2", "data.seq_len=16"):
+        ended = command("resume", run.root, "--set", "run.steps=9", "--set", override)
+        assert ended.code == 2 and "cannot change when a run is resumed" in ended.stderr
+        assert ended.stderr.count("next step:") == 1
+    ended = command("resume", run.root, "--set", "run.stepz=9")
+    assert ended.code == 2 and "Did you mean 'steps'?" in ended.stderr
+    assert run.recipe.read_bytes() == before and max(losses(run.root)) == 4
+    assert not [row for row in decisions.read(run.decisions) if "set on resume" in row["reason"]]
