@@ -36,6 +36,7 @@ def train(context: Context, folder: str, sync: dict[str, Any], steps: int) -> st
         {"codec": "topk(density=0.05, chunk=4096)|int4", "warmup_steps": 2},
         {"codec": "none"},
         {"bucket_mb": 2.0},
+        {"normalise": True},
     ],
     ids=str,
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from trainingkit.exchange.parts import Layout, Piece, Residuals, Values
+from trainingkit.sync.moment import Moment
 
 DIRECT_ELEMENTS = 1 << 14
 """A stretch this long is coded in place: the copy it saves costs more than one more call of the codec."""
@@ -25,6 +26,11 @@ class Run:
     in_bucket: int
     in_part: int
     elements: int
+
+    @property
+    def span(self) -> slice:
+        """Where it stands in the part."""
+        return slice(self.in_part, self.in_part + self.elements)
 
 
 @dataclass(frozen=True)
@@ -40,17 +46,26 @@ class Carried:
     """Some of a bucket's parameters, laid end to end.
 
     Long stretches are coded where they stand in the bucket; what is short, or straddles a granule, is copied to a room
-    of its own and back. So is everything where the bucket is not fp32 on the CPU, or is scaled.
+    of its own and back. So is everything where the bucket is not fp32 on the CPU, is scaled, or is normalised.
 
     Args:
         direct_elements: fewer are copied.
+        normalise: code the elements in units of the agreed second moment's root (`sync.moment`); the residuals are in
+            that unit, too.
 
     Attributes:
         values: where the elements are, from `take` on until the next one.
+        moment: None where elements are coded as they are.
     """
 
     def __init__(
-        self, runs: Sequence[Run], *, owners: int, granule: int, direct_elements: int = DIRECT_ELEMENTS
+        self,
+        runs: Sequence[Run],
+        *,
+        owners: int,
+        granule: int,
+        direct_elements: int = DIRECT_ELEMENTS,
+        normalise: bool = False,
     ) -> None:
         self.runs = tuple(runs)
         self.layout = Layout(sum(run.elements for run in runs), owners, granule)
@@ -59,29 +74,52 @@ class Carried:
         self._stretches = _joined(self.runs)
         whole = [_whole_granules(each, granule) for each in self._stretches]
         self._direct = [each for each in whole if each.elements >= direct_elements]
+        self.moment = Moment([run.span for run in self.runs], self.layout.padded) if normalise else None
         self._room = torch.zeros(self.layout.padded)
         self._taken: list[Stretch] = []
 
     def take(self, bucket: torch.Tensor, scale: float) -> None:
-        """Find the elements of a bucket, times `scale`; the padding is zeroed again."""
+        """Find the elements of a bucket, times `scale`, in their unit; the padding is zeroed again."""
         in_place = bucket.dtype == torch.float32 and bucket.device.type == "cpu" and scale == 1.0
-        direct = self._direct if in_place else []
+        direct = self._direct if in_place and self.moment is None else []
         self._taken = _remainder(self._stretches, direct)
         for each in self._taken:
             room = self._room[each.in_part : each.in_part + each.elements]
             room.copy_(bucket[each.in_bucket : each.in_bucket + each.elements])
             if scale != 1.0:
                 room.mul_(scale)
+            if self.moment is not None:
+                room.div_(self.moment.unit[each.in_part : each.in_part + each.elements])
         self._room[self.layout.elements :] = 0.0
         self.values.pieces = self._pieces(bucket, direct)
 
     def put(self, bucket: torch.Tensor, scale: float) -> None:
-        """Copy back, times `scale`, what `take` had copied."""
+        """Copy back, times `scale`, what `take` had copied; a moment learns from it, without the scale."""
         for each in self._taken:
             room = self._room[each.in_part : each.in_part + each.elements]
-            if scale != 1.0:
-                room.mul_(scale)
-            bucket[each.in_bucket : each.in_bucket + each.elements].copy_(room)
+            if self.moment is not None:
+                room.mul_(self.moment.unit[each.in_part : each.in_part + each.elements])
+            bucket[each.in_bucket : each.in_bucket + each.elements].copy_(room if scale == 1.0 else room * scale)
+        if self.moment is not None:
+            self.moment.propose(self._room)
+
+    def commit(self, *, counted: bool, rank: int) -> None:
+        """The round was taken: swap the residuals, and bring both to the unit that follows from the agreed mean.
+
+        Changing units rounds: within a step decoded + residual == input, over steps the sum is kept to fp32's rounding.
+
+        Args:
+            counted: whether this rank's messages counted in the mean.
+            rank: owner of which shard this rank is.
+        """
+        self.residuals.commit(counted=counted)
+        if self.moment is None:
+            return
+        change = self._room = self.moment.commit(self._room)
+        self.residuals.own.mul_(change)
+        if self.residuals.answer is not None:
+            first = rank * self.layout.shard
+            self.residuals.answer.mul_(change[first : first + self.layout.shard])
 
     def _pieces(self, bucket: torch.Tensor, direct: Sequence[Stretch]) -> tuple[Piece, ...]:
         pieces: list[Piece] = []

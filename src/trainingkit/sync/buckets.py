@@ -10,14 +10,13 @@ from typing import Any
 from torch._C._distributed_c10d import GradBucket
 
 from trainingkit.codec import Codec
-from trainingkit.core.errors import CheckpointError
 from trainingkit.core.logging import LOG
 from trainingkit.exchange.clock import StageClock
 from trainingkit.exchange.lane import Lane
 from trainingkit.exchange.parts import Part
 from trainingkit.exchange.registry import EXCHANGES, Round
 from trainingkit.sync.bucketplan import Carried, split_bucket
-from trainingkit.sync.residualstate import State, export, fill, merge
+from trainingkit.sync.residualstate import State, check_fits, export, fill, in_gradients, merge, moments
 
 MAIN, WARMUP = "main", "warmup"
 
@@ -75,11 +74,11 @@ class Bucket:
             self._name, self._round = name, self._make(parts)
         return self._round
 
-    def commit(self) -> None:
+    def commit(self, rank: int) -> None:
         """The last round was taken: swap the residuals."""
         assert self._round is not None
         for carried in self.carried:
-            carried.residuals.commit(counted=self._round.counted)
+            carried.commit(counted=self._round.counted, rank=rank)
 
 
 class Buckets:
@@ -88,6 +87,7 @@ class Buckets:
     Args:
         squeezed: names of the parameters that the main codec carries.
         weight: gives this rank's weight in the mean.
+        normalise: code the squeezed parameters in units of their agreed second moment's root.
     """
 
     def __init__(
@@ -98,12 +98,14 @@ class Buckets:
         *,
         clock: StageClock,
         weight: Callable[[], float],
+        normalise: bool = False,
     ) -> None:
         self._codecs = codecs
         self._kind = EXCHANGES.get(codecs.exchange)
         self._rank = lanes[0].rank
         self._owners = self._kind.owners(lanes[0].world_size)
         self._squeezed = squeezed
+        self._normalised = squeezed if normalise else set[str]()
         self._make: Callable[[list[Part]], Round] = lambda parts: self._kind(parts, lanes, weight, clock)
         self._buckets: dict[tuple[str, ...], Bucket] = {}
         self._waiting = State(own={}, answer={})
@@ -128,28 +130,18 @@ class Buckets:
         Raises:
             CheckpointError: a name or a size that the model does not have.
         """
-        ends = {f"own.{name}": (name, residual.numel()) for name, residual in state["own"].items()}
-        for name, pieces in state["answer"].items():
-            ends[f"answer.{name}"] = (name, max((start + values.numel() for start, values in pieces), default=0))
-        for field, (name, end) in ends.items():
-            size = sizes.get(name, -1)
-            if end > size or (end < size and field.startswith("own.")):
-                raise CheckpointError(
-                    "A residual in the snapshot does not fit the model.",
-                    field=f"sync.{field}",
-                    found=f"{end} elements",
-                    expected=f"{size} elements" if name in sizes else "no such parameter",
-                    next_step="Resume with the model that made the snapshot.",
-                )
+        check_fits(state, sizes)
         self._buckets = {}
-        self._waiting = State(own=dict(state["own"]), answer=dict(state["answer"]))
+        self._waiting = merge(State(own={}, answer={}), in_gradients(state, keep=self._normalised))
+        self._say_units(state)
 
     def _new(self, key: tuple[str, ...], sizes: Mapping[str, int]) -> Bucket:
         carried, kinds = [], []
         for runs, squeezed in zip(split_bucket(key, sizes, self._squeezed), (True, False), strict=True):
             if any(run.elements for run in runs):
                 granule = self._codecs.granule if squeezed else self._codecs.exempt.granule
-                carried.append(Carried(runs, owners=self._owners, granule=granule))
+                normalise = squeezed and bool(self._normalised)
+                carried.append(Carried(runs, owners=self._owners, granule=granule, normalise=normalise))
                 kinds.append(squeezed)
         lost = sum(fill(part, self._rank, self._waiting) for part in carried)
         if lost:
@@ -161,6 +153,7 @@ class Buckets:
         for name in key:
             self._waiting["own"].pop(name, None)
             self._waiting["answer"].pop(name, None)
+            moments(self._waiting).pop(name, None)
         return Bucket(carried, kinds, self._make, self._codecs)
 
     def _retire(self, names: set[str]) -> None:
@@ -170,3 +163,10 @@ class Buckets:
             return
         gone = [self._buckets.pop(key) for key in old]
         self._waiting = merge(self._waiting, export((c for bucket in gone for c in bucket.carried), self._rank))
+
+    def _say_units(self, state: State) -> None:
+        """What becomes of a state whose wire was normalised and ours is not, or the other way round."""
+        if moments(state).keys() - self._normalised:
+            LOG.info("the state's wire was normalised: residuals are in gradients' units again, moments are dropped")
+        elif self._normalised & state["own"].keys() and not moments(state):
+            LOG.info("the state's wire was not normalised: residuals stay as they are, the moments begin anew")

@@ -31,6 +31,7 @@ def squeeze(
     *,
     warmup_steps: int | None = None,
     timeout_s: float = 300.0,
+    normalise: bool = False,
 ) -> Sync:
     """A synchroniser over a model in DistributedDataParallel. All ranks call it, before the first forward.
 
@@ -40,6 +41,7 @@ def squeeze(
         codec: for example "all|int4(block=64)" or "topk(density=0.05, chunk=4096)|int4".
         warmup_steps: steps that travel in 8 bits first; None: 40 for a codec that selects, else none.
         timeout_s: deadline of one collective.
+        normalise: code matrices in units of the root of their agreed second moment (`sync.moment`).
 
     Raises:
         ConfigError: not a DDP model, sparse gradients, a codec that cannot be read, or a hook that is there already.
@@ -84,6 +86,7 @@ def squeeze(
             squeezed=squeezed_names(model.module),
             warmup_steps=default_warmup if warmup_steps is None else warmup_steps,
             dense_steps=REBUILD_STEPS if rebuilds_buckets(model) else 0,
+            normalise=normalise,
         )
     except RuntimeError as error:
         raise ConfigError(

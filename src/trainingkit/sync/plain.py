@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trainingkit.core.logging import LOG
 from trainingkit.sync.contract import SyncStats
 from trainingkit.sync.debt import Debt
+from trainingkit.sync.residualstate import in_gradients, state_in
 
 _NOISE = "find_unused_parameters=True was specified"
 
@@ -68,7 +69,8 @@ class SingleProcess:
         """What ranks still owed (see `sync.residualstate.redistribute`) is added to the next gradient, once."""
         if self._debt is not None:
             self._debt.forget()
-        self._debt = Debt(self.module, state_dict["own"]) if state_dict.get("own") else None
+        owed = in_gradients(state_in(state_dict))["own"]
+        self._debt = Debt(self.module, owed) if owed else None
 
 
 class PlainDDP:

@@ -24,6 +24,10 @@ class SyncSection(Section):
     warmup_steps: int | None = Field(
         default=None, ge=0, description="steps sent in 8 bits at the start; default: 40 with top-k, else 0"
     )
+    normalise: bool = Field(
+        default=False,
+        description="divide matrices by the root of their agreed second moment before coding: for coarse codecs",
+    )
     bucket_mb: float = Field(default=2.0, gt=0, description="size of a gradient bucket in MB of fp32")
     timeout_s: float = Field(default=300.0, gt=0, description="deadline of one collective")
     join_s: float = Field(default=120.0, gt=0, description="how long to wait for all ranks at the start")

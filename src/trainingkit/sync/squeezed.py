@@ -34,7 +34,7 @@ from trainingkit.sync.contract import SyncStats
 from trainingkit.sync.dense import DenseReduce
 from trainingkit.sync.exempt import parameter_names
 from trainingkit.sync.plain import group_of
-from trainingkit.sync.residualstate import State
+from trainingkit.sync.residualstate import state_in
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Squeezed:
         warmup_steps: steps at the start that travel in the warm-up codec.
         dense_steps: steps at the start of the process that travel in DDP's own all-reduce (two where DDP is going to
             rebuild its buckets).
+        normalise: code the squeezed parameters in units of their agreed second moment's root (`sync.moment`).
 
     Attributes:
         weight: this rank's weight in the mean, for example its tokens; equal weights give DDP's mean. A residual is
@@ -78,6 +79,7 @@ class Squeezed:
         squeezed: set[str],
         warmup_steps: int = 0,
         dense_steps: int = 0,
+        normalise: bool = False,
     ) -> None:
         ddp.register_comm_hook(self, _hook)
         self.module = ddp
@@ -94,7 +96,11 @@ class Squeezed:
         self._names = parameter_names(ddp.module)
         self._dense_bytes = 4 * sum(p.numel() for p in ddp.module.parameters() if p.requires_grad)
         self._clock = StageClock()
-        self._buckets = Buckets(codecs, lanes, squeezed, clock=self._clock, weight=lambda: self.weight)
+        self._normalise = normalise
+        self._rank = lanes[0].rank
+        self._buckets = Buckets(
+            codecs, lanes, squeezed, clock=self._clock, weight=lambda: self.weight, normalise=normalise
+        )
         self._open: list[Bucket] = []
         self._unjudged = False
         self._sound = True
@@ -143,11 +149,12 @@ class Squeezed:
             "fp32_bytes": round(ring * self._dense_bytes),
             "bf16_bytes": round(ring * self._dense_bytes / 2),
             "warmup_steps": self._warmup_steps,
+            "normalise": self._normalise,
             "detached": self._detached,
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Steps, whether detached, and the residuals by parameter name (see `sync.residualstate`)."""
+        """Steps, whether detached, and residuals and moments by parameter name (see `sync.residualstate`)."""
         self._settle()
         return {"steps": self.steps, "detached": self._detached, **self._buckets.state()}
 
@@ -155,9 +162,9 @@ class Squeezed:
         """Continue there, on the rank that made the state; an empty state (of plain DDP) starts afresh.
 
         Raises:
-            CheckpointError: the residuals are of another model.
+            CheckpointError: residuals or moments are of another model.
         """
-        state = State(own=state_dict.get("own", {}), answer=state_dict.get("answer", {}))
+        state = state_in(state_dict)
         self._buckets.load(state, {name: parameter.numel() for parameter, name in self._names.items()})
         self._forget_step()
         self.steps = state_dict.get("steps", 0)
@@ -220,7 +227,7 @@ class Squeezed:
     def _take(self) -> SyncStats:
         if self._sound:
             for bucket in self._open:
-                bucket.commit()
+                bucket.commit(self._rank)
         return self._close_step()
 
     def _close_step(self) -> SyncStats:

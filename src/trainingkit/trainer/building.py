@@ -25,7 +25,13 @@ def make_sync(model: nn.Module, session: Session, config: KitConfig) -> Sync:
     with peers_watched():
         ddp = wrap(model, session.group, bucket_mb=config.sync.bucket_mb)
         section = config.sync
-        return squeeze(ddp, section.codec, warmup_steps=section.warmup_steps, timeout_s=section.timeout_s)
+        return squeeze(
+            ddp,
+            section.codec,
+            warmup_steps=section.warmup_steps,
+            timeout_s=section.timeout_s,
+            normalise=section.normalise,
+        )
 
 
 def make_engine(

@@ -42,6 +42,7 @@ SAID = {
     "eval.samples": "evaluations before and after are over different samples",
     "sync.codec": "gradients travel differently from here on",
     "sync.warmup_steps": "gradients travel differently from here on",
+    "sync.normalise": "gradients travel differently from here on",
     "sync.bucket_mb": "sums may be taken in another order",
     "data.path": "the data must be the same there; their number is checked",
 }
