@@ -14,7 +14,7 @@ export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev train test lint format test-slow bench-network bench-codec bench-quality clean
+.PHONY: help venv dev train test lint format test-slow bench-network bench-codec bench-quality bench-frontier clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ bench-codec: $(VENV)/.runtime ## codecs against a copy, on one thread
 bench-quality: $(VENV)/.runtime ## loss with the codec against plain DDP, three seeds; a quarter of an hour
 	@mkdir -p benchmarks/results
 	@$(BIN)/trainingkit bench quality --json benchmarks/results/quality.json $(ARGS)
+
+bench-frontier: $(VENV)/.runtime ## quality against bits on three tasks; hours, but it can be interrupted
+	@mkdir -p benchmarks/results
+	@$(BIN)/trainingkit bench frontier --only near-frontier --json benchmarks/results/frontier.json --page benchmarks/results/frontier.html $(ARGS)
 
 clean: ## remove what the other targets made (not your runs)
 	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -7,14 +7,20 @@ from collections.abc import Sequence
 from trainingkit.bench.result import TOO_NOISY, Result
 from trainingkit.core.units import format_bytes
 from trainingkit.report.benchpage import title_of
-from trainingkit.report.benchtables import aa_sentence, checks_table, rows_table
+from trainingkit.report.benchpictures import picture_name
+from trainingkit.report.benchrows import has_frontier, row_tables
+from trainingkit.report.benchtables import aa_sentence, checks_table
+from trainingkit.report.frontiertables import rows_by_task
 from trainingkit.report.tables import Table
+
+_APART = ("title", "data")
 
 
 def render_markdown(title: str, results: Sequence[Result]) -> str:
     """One page over several results of one bench, in the order given."""
     intro = "Made by `trainingkit bench page`; do not edit. How to read it: [README](README.md)."
-    return "\n\n".join([f"# {title}", intro, *(_section(result) for result in results)]) + "\n"
+    sections = [_section(result, number) for number, result in enumerate(results)]
+    return "\n\n".join([f"# {title}", intro, *sections]) + "\n"
 
 
 def markdown_table(table: Table) -> str:
@@ -24,12 +30,25 @@ def markdown_table(table: Table) -> str:
     return f"{rows}\n\n{table.note}" if table.note else rows
 
 
-def _section(result: Result) -> str:
+def _section(result: Result, number: int) -> str:
     parts = [f"## {title_of(result).capitalize()}", _about(result)]
     parts += [f"**{TOO_NOISY}**"] if not result.quiet else []
-    parts += [aa_sentence(result), markdown_table(checks_table(result)), markdown_table(rows_table(result))]
+    parts += [aa_sentence(result), markdown_table(checks_table(result))]
+    parts += _tasks(result, number) if has_frontier(result) else [markdown_table(t) for t in row_tables(result)]
     notes = "\n".join(f"- {_cell(note)}" for note in result.notes)
     return "\n\n".join([*parts, notes] if notes else parts)
+
+
+def _tasks(result: Result, number: int) -> list[str]:
+    """Of each task of a frontier: what was run, the picture beside the page, the table."""
+    parts = []
+    for task, table in zip(rows_by_task(result), row_tables(result), strict=True):
+        facts = result.facts.get(task, {})
+        about = "; ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items() if name not in _APART)
+        data = "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in facts.get("data", {}).items())
+        picture = f"![Gap against bits, {table.title}]({picture_name(task, number)})"
+        parts += [f"### {table.title}", f"- Settings: {about}\n- Data: {data}", picture, markdown_table(table)]
+    return parts
 
 
 def _about(result: Result) -> str:

@@ -12,6 +12,7 @@ from trainingkit.core.errors import ConfigError
 from trainingkit.core.files import write_atomic
 from trainingkit.core.units import format_bytes, format_seconds
 from trainingkit.report.assets import asset, plotly, template
+from trainingkit.report.benchrows import has_frontier, row_tables
 from trainingkit.report.benchtables import (
     aa_sentence,
     bounds_text,
@@ -19,10 +20,11 @@ from trainingkit.report.benchtables import (
     facts_table,
     holds_text,
     machine_table,
-    rows_table,
 )
 from trainingkit.report.figures import contenders
+from trainingkit.report.figures.frontier import gap_against_bits
 from trainingkit.report.figures.style import Figure
+from trainingkit.report.frontiertables import rows_by_task, task_title
 from trainingkit.report.headline import Card
 from trainingkit.report.page import drawing, script_json
 
@@ -39,7 +41,7 @@ def render_bench(result: Result) -> str:
         cards=cards_of(result),
         warnings=[*([] if result.quiet else [TOO_NOISY]), *result.notes],
         plots=plots,
-        tables=[checks_table(result), rows_table(result), facts_table(result), machine_table(result)],
+        tables=[checks_table(result), *row_tables(result), facts_table(result), machine_table(result)],
         trainingkit_version=result.versions.get("trainingkit", ""),
         css=Markup(asset("page.css")),
         script=Markup(asset("page.js")),
@@ -100,7 +102,9 @@ def cards_of(result: Result) -> list[Card]:
 
 
 def plots_of(result: Result) -> list[Figure]:
-    """The bars and curves of a bench with contenders; none for others."""
+    """A plot per task of a frontier, the bars and curves of a bench with contenders; none for others."""
+    if has_frontier(result):
+        return [gap_against_bits(task, task_title(result, task), rows) for task, rows in rows_by_task(result).items()]
     rows = [row for row in result.rows if "contender" in row]
     if not rows:
         return []

@@ -27,6 +27,13 @@ def write(run: RunFolder, output: Path | None = None) -> Path:
             field="output" if output is not None else "run.folder",
             found=str(path),
             expected="a file name in a folder that can be written",
-            next_step="Choose another file with --output FILE.html.",
+            next_step=_elsewhere(run, output),
         ) from error
     return path
+
+
+def _elsewhere(run: RunFolder, output: Path | None) -> str:
+    """What to do where the page cannot be written; a page that nobody named a file for comes from training."""
+    if output is not None:
+        return "Choose another file with --output FILE.html."
+    return f"Mend that, or write it elsewhere: trainingkit report {run.root} --output FILE.html"

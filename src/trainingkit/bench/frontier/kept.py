@@ -1,0 +1,121 @@
+"""Runs that are kept: one JSON file each, under a key that is a digest of all its settings.
+
+A run that is interrupted leaves nothing; one that is kept is never done again. Whoever changes what a run computes
+raises `VERSION`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from trainingkit.bench.frontier.scheme import Scheme
+from trainingkit.bench.frontier.task import TASKS, Task
+from trainingkit.core.errors import ConfigError
+from trainingkit.core.files import write_atomic
+from trainingkit.core.section import Section, check
+
+VERSION = 1
+NOT_SETTINGS = ("label", "preset", "in_package", "spec", "tasks")
+"""Fields of a scheme that do not change what it computes."""
+
+
+class Kept(Section):
+    """One finished run. See `simulate.Outcome` for the figures."""
+
+    task: str = Field(description="name of the task")
+    scheme: str = Field(description="name of the scheme")
+    seed: int = Field(description="of the model and of the order of the data")
+    value: float | None = Field(description="the task's figure; null: the run diverged")
+    bits: float = Field(description="per parameter and step, one way")
+    carried_bits: float = Field(description="the same over what the coder carries")
+    parameters: int = Field(description="trainable ones")
+    carried_parameters: int = Field(description="those that the coder carries")
+    diverged_at: int | None = Field(description="the first step without a finite loss")
+    losses: list[float] = Field(description="training loss per step")
+    seconds: float = Field(description="processor time of the run")
+    settings: dict[str, Any] = Field(description="of the task")
+    facts: dict[str, Any] = Field(description="of the data")
+
+
+def default_cache() -> Path:
+    """The user's cache folder for runs, data and weights: $XDG_CACHE_HOME/trainingkit/frontier, else below ~/.cache."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "trainingkit" / "frontier"
+
+
+def path_of(cache: Path, task_name: str, task: Task, scheme: Scheme, seed: int, workers: int) -> Path:
+    """Where the run is kept."""
+    settings = {
+        "version": VERSION,
+        "task": [task_name, task.model_dump()],
+        "scheme": {name: value for name, value in described(scheme).items() if name not in NOT_SETTINGS},
+        "seed": seed,
+        "workers": workers,
+    }
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    return cache / "runs" / f"{task_name}-{scheme.name}-{seed}-{digest[:16]}.json"
+
+
+def read_kept(path: Path) -> Kept | None:
+    """The run, or None when there is none that can be read; a damaged file is as good as none."""
+    try:
+        return check(Kept, json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, ConfigError):
+        return None
+
+
+def write_kept(path: Path, kept: Kept) -> None:
+    """Keep a run, whole or not at all.
+
+    Raises:
+        ConfigError: the cache cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, json.dumps(kept.model_dump(), allow_nan=False) + "\n")
+    except OSError as error:
+        raise ConfigError(
+            f"A run cannot be kept: {error.strerror}.",
+            field="--cache",
+            found=str(path.parent),
+            expected="a folder that can be written",
+            next_step="Choose another with --cache DIR.",
+        ) from error
+
+
+def task_of(name: str, steps: int | None = None) -> Task:
+    """The task with its default settings.
+
+    Args:
+        steps: length of a run in place of the default.
+
+    Raises:
+        ConfigError: there is none of that name, or a run of no steps is asked for.
+    """
+    return check(TASKS.get(name, field="--tasks"), {} if steps is None else {"steps": steps})
+
+
+def described(thing: Any) -> Any:
+    """Settings as JSON: plain values, rows and mappings as they are, schemes as what they make, others by fields.
+
+    An object is told by its type and the fields it has when it is new, so two coders with equal settings are equal.
+    """
+    if thing is None or isinstance(thing, (bool, int, float, str)):
+        return thing
+    if isinstance(thing, dict):
+        return {str(key): described(value) for key, value in thing.items()}
+    if isinstance(thing, (list, tuple, set, frozenset)):
+        return [described(value) for value in thing]
+    if isinstance(thing, Scheme):
+        values = {field.name: getattr(thing, field.name) for field in dataclasses.fields(thing)}
+        values["coder"] = thing.coder()
+        values["warmup"] = [(share, make()) for share, make in thing.warmup]
+        return described(values)
+    return {"type": type(thing).__qualname__, **described(getattr(thing, "__dict__", {"text": repr(thing)}))}

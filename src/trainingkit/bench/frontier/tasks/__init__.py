@@ -1,0 +1,1 @@
+"""The tasks that schemes are compared on: a file each."""

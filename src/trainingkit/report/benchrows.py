@@ -1,0 +1,18 @@
+"""Which tables the rows of a result become: one, or one per task for a frontier."""
+
+from __future__ import annotations
+
+from trainingkit.bench.result import Result
+from trainingkit.report.benchtables import rows_table
+from trainingkit.report.frontiertables import frontier_tables
+from trainingkit.report.tables import Table
+
+
+def has_frontier(result: Result) -> bool:
+    """Whether the rows are schemes on tasks."""
+    return any("on_frontier" in row for row in result.rows)
+
+
+def row_tables(result: Result) -> list[Table]:
+    """All tables of the rows."""
+    return frontier_tables(result) if has_frontier(result) else [rows_table(result)]
