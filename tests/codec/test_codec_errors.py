@@ -44,7 +44,7 @@ def test_the_new_residual_may_not_share_memory():
 
 def test_a_message_cannot_be_cut_inside_a_chunk():
     codec = Codec("topk(0.05)|int4")
-    assert codec.byte_offset(8192) == 2 * 419
+    assert codec.byte_offset(8192) == 2 * 272
     with pytest.raises(ConfigError, match="a multiple of 4096"):
         codec.byte_offset(100)
 
@@ -52,7 +52,7 @@ def test_a_message_cannot_be_cut_inside_a_chunk():
 @pytest.mark.parametrize("kernel", ABLE)
 @pytest.mark.parametrize("indices", [[5, 5, 7], [7, 6, 9], [1, 2, 100], [1, 2, 127]])
 def test_damaged_indices_are_found_and_nothing_is_written_outside(kernel, indices):
-    codec = Codec("topk(0.03, chunk=100)|fp32", kernel=kernel)
+    codec = Codec("topk(0.03, chunk=100)|fp32|bits", kernel=kernel)
     packed = sum(index << (7 * j) for j, index in enumerate(indices)).to_bytes(3, "little")
     message = torch.tensor(list(packed) + [0] * 12, dtype=torch.uint8)
     room = torch.full((300,), 4.0)

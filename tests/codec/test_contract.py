@@ -6,12 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainingkit.codec import Codec
+from trainingkit.codec.packings import PACKINGS
 from trainingkit.codec.quantisers import QUANTISERS
 from trainingkit.codec.selections import SELECTIONS
 from trainingkit.kernels import KERNELS
 
 EXTRA = ["all|int4(block=8)", "all|int8(block=200)", "topk(0.3, chunk=50)|int4(block=8)", "topk(1.0, chunk=1)|bf16"]
-EXTRA += ["topk(0.01, chunk=65536)|int8", "topk(1.0, chunk=128)|int4"]
+EXTRA += ["topk(0.01, chunk=65536)|int8", "topk(1.0, chunk=128)|int4", "topk(0.015625)|int2", "all|int2(block=200)"]
+EXTRA += ["all|fp8(block=8, format=e5m2)", "all|int3(block=24)", *(f"topk(0.07)|int4|{p}" for p in PACKINGS.names())]
 SPECS = [f"{s}|{q}" for s in SELECTIONS.names() for q in QUANTISERS.names()] + EXTRA
 ABLE = [name for name in KERNELS.names() if KERNELS.get(name).missing() is None]
 SIZES = [0, 1, 2, 7, 63, 64, 65, 200, 1000, 4095, 4096, 4097, 9001]

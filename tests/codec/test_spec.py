@@ -17,27 +17,30 @@ from trainingkit.core.errors import ConfigError
     density=st.floats(1e-6, 1.0),
     chunk=st.integers(1, 65536),
     block=st.integers(1, 512).map(lambda k: 8 * k),
-    quantiser=st.sampled_from(["int4", "int8"]),
+    quantiser=st.sampled_from(["int2", "int3", "int4", "int8", "fp8"]),
+    packing=st.sampled_from(["", "|bits", "|bitmap", "|elias_fano"]),
 )
-def test_a_spec_prints_and_reads_back(density, chunk, block, quantiser):
-    spec = parse(f"topk(density={density}, chunk={chunk})|{quantiser}(block={block})|bits")
+def test_a_spec_prints_and_reads_back(density, chunk, block, quantiser, packing):
+    spec = parse(f"topk(density={density}, chunk={chunk})|{quantiser}(block={block}){packing}")
     assert parse(str(spec)) == spec
     assert hash(parse(str(spec))) == hash(spec)
     assert parse(spec) is spec
 
 
 def test_short_forms_mean_the_same():
-    full = "topk(density=0.05, chunk=4096)|int4(block=64)|bits"
-    for text in ("topk(0.05)|int4", " topk( 0.05 , 4096 ) | int4(64) ", "topk(chunk=4096, density=0.05)|int4|bits"):
+    full = "topk(density=0.05, chunk=4096)|int4(block=64)|elias_fano"
+    for text in ("topk(0.05)|int4", " topk( 0.05 , 4096 ) | int4(64) ", "topk(chunk=4096, density=0.05)|int4"):
         assert str(parse(text)) == full
     assert str(parse("all|fp32")) == "all|fp32"
+    assert str(parse("all|fp8")) == str(parse("all|fp8(64, e4m3)")) == "all|fp8(block=64, format=e4m3)"
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("al|int4", ["no selection called 'al'", "one of all, topk", "Did you mean 'all'?"]),
-        ("all|int5", ["no quantiser called 'int5'", "bf16, fp32, int4, int8"]),
+        ("all|int5", ["no quantiser called 'int5'", "bf16, fp32, fp8, int2, int3, int4, int8"]),
+        ("all|fp8(format=e4m2)", ["codec.fp8.format", "found:     'e4m2'", "'e4m3' or 'e5m2'"]),
         ("topk(0.1)|int4|bit", ["no index packing called 'bit'", "Did you mean 'bits'?"]),
         ("all|int4(blok=64)", ["codec.int4.blok", "Did you mean 'block'?"]),
         ("all|int4(block=12)", ["codec.int4.block", "found:     12", "a multiple of 8"]),
@@ -66,8 +69,13 @@ def test_a_bad_spec_is_refused_in_words(text, words):
         ("all|int4", 64, 2 + 32),
         ("all|int4", 65, 2 + 32 + 2 + 1),
         ("all|int8", 130, 66 + 66 + 4),
-        ("topk(0.05)|int4", 4096, 308 + 3 * 34 + 2 + 7),
-        ("topk(0.05)|int4", 4097, 419 + 2 + 2 + 1),
+        ("all|int3", 70, 2 + 24 + 2 + 3),
+        ("all|int2", 70, 1 + 16 + 1 + 2),
+        ("all|fp8(format=e5m2)", 130, 66 + 66 + 4),
+        ("topk(0.05)|int4|bits", 4096, 308 + 3 * 34 + 2 + 7),
+        ("topk(0.05)|int4|bits", 4097, 419 + 2 + 2 + 1),
+        ("topk(0.05)|int4", 4096, 161 + 3 * 34 + 2 + 7),
+        ("topk(0.05)|int4|bitmap", 4096, 512 + 3 * 34 + 2 + 7),
         ("topk(0.05, chunk=1)|fp32", 3, 12),
         ("all|int4", 0, 0),
     ],

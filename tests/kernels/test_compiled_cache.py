@@ -14,7 +14,7 @@ CODE = """
 from trainingkit.codec import Codec
 from trainingkit.kernels.numba_kernel import _compiled
 Codec("topk(0.05)|int4", kernel="numba").warm()
-print([sum(function.stats.cache_misses.values()) for function in _compiled("topk", "linear4")])
+print([sum(function.stats.cache_misses.values()) for function in _compiled("topk", "linear4", "elias_fano")])
 """
 
 

@@ -12,7 +12,7 @@ from trainingkit.kernels import KERNELS, RowPlan, pick, warm
 from trainingkit.kernels.numba_kernel import NumbaKernel
 
 PLAN = RowPlan("all", 64, 64, "linear", 4, 64, 34, 34)
-UNKNOWN_WIDTH = RowPlan("all", 64, 64, "linear", 5, 64, 42, 42)
+UNKNOWN_WIDTH = RowPlan("all", 64, 64, "linear", 9, 64, 74, 74)
 
 
 def without_numba(monkeypatch):
@@ -51,7 +51,7 @@ def test_a_width_without_a_compiled_form_runs_on_torch():
     pytest.importorskip("numba")
     assert not NumbaKernel.supports(UNKNOWN_WIDTH)
     assert pick("auto", UNKNOWN_WIDTH) is KERNELS.get("torch")
-    with pytest.raises(ConfigError, match="no form of all, 5-bit linear"):
+    with pytest.raises(ConfigError, match="no form of all, 9-bit linear"):
         pick("numba", UNKNOWN_WIDTH)
 
 

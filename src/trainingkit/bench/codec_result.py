@@ -22,4 +22,4 @@ def result_of(measured: Mapping[str, Any], *, command: str) -> Result:
 def _check(found: Mapping[str, Any]) -> Check:
     name = f"{found['name']} {found['codec']}" if "codec" in found else found["name"]
     interval = Interval(found["value"], found["low"], found["high"])
-    return make_check(name, interval, f">= {found['goal']}", unit=found["unit"])
+    return make_check(name, interval, found["goal"], unit=found["unit"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Literal
 
 from trainingkit.cli.bench_end import command_typed, conclude
 
@@ -87,12 +88,20 @@ def bench_network(
     return conclude(result, json, page)
 
 
-def bench_codec(*, size: str = "64MiB", rounds: int = 15, json: Path | None = None, page: Path | None = None) -> int:
-    """Encode and decode against copying the same tensor, on one thread, turn by turn.
+def bench_codec(
+    *,
+    size: str = "64MiB",
+    rounds: int = 15,
+    device: Literal["cpu", "cuda"] = "cpu",
+    json: Path | None = None,
+    page: Path | None = None,
+) -> int:
+    """Encode and decode against copying the same tensor, on one thread or on a GPU, turn by turn.
 
     Examples:
       trainingkit bench codec --json codec.json
       trainingkit bench codec --size 8MiB --rounds 5
+      trainingkit bench codec --device cuda --size 1GiB
 
     Ends with 0 when every check holds, with 1 when one does not.
 
@@ -102,21 +111,28 @@ def bench_codec(*, size: str = "64MiB", rounds: int = 15, json: Path | None = No
         Size of the fp32 tensor.
     rounds
         Turns of each contender.
+    device
+        "cpu": processor time against a copy. "cuda": share of the GPU's copy bandwidth.
     json
         Where to write the result.
     page
         Where to write the page, one HTML file.
     """
-    from trainingkit.bench.codec import run
+    from trainingkit.bench import codec, triton_codec
     from trainingkit.bench.codec_result import result_of
     from trainingkit.core.units import parse_bytes
 
-    measured = run(size_bytes=parse_bytes(size, field="--size"), rounds=rounds)
+    size_bytes = parse_bytes(size, field="--size")
+    if device == "cuda":
+        return conclude(triton_codec.run(size_bytes, rounds, command=command_typed()), json, page)
+    measured = codec.run(size_bytes=size_bytes, rounds=rounds)
     return conclude(result_of(measured, command=command_typed()), json, page)
 
 
 def bench_page(results: list[Path], *, output: Path, title: str = "Benchmark") -> None:
     """Make a page from results: HTML from one, or Markdown over several, by the output's ending.
+
+    The plots of a frontier become SVG files beside the Markdown page.
 
     Examples:
       trainingkit bench page network.json --output network.html
@@ -136,10 +152,13 @@ def bench_page(results: list[Path], *, output: Path, title: str = "Benchmark") -
     from trainingkit.core.files import write_atomic
     from trainingkit.report.benchmarkdown import render_markdown
     from trainingkit.report.benchpage import write_bench_page
+    from trainingkit.report.benchpictures import pictures
 
     found = [read(path) for path in results]
     if output.suffix == ".md":
         try:
+            for name, picture in pictures(found).items():
+                write_atomic(output.with_name(name), picture)
             write_atomic(output, render_markdown(title, found))
         except OSError as error:
             raise ConfigError(
@@ -157,5 +176,6 @@ def bench_page(results: list[Path], *, output: Path, title: str = "Benchmark") -
             field="--output",
             found=f"{output.name} from {len(found)} results",
             expected="FILE.md from any number of results, or FILE.html from one",
+            next_step="End --output with .md, or give one result for .html.",
         )
     sys.stdout.write(f"The page is {output}\n")

@@ -8,7 +8,7 @@ from trainingkit.codec import size
 from trainingkit.codec.layout import row_plan, runs
 from trainingkit.codec.spec import Spec, parse
 from trainingkit.core.errors import ConfigError, StepError
-from trainingkit.kernels import pick, warm
+from trainingkit.kernels import Kernel, pick, warm
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +32,8 @@ class Codec:
         self.granule = size.granule(self.spec)
         self._sample = row_plan(self.spec, self.spec.selection.rows(self.granule)[0])
         self._kernel_name = kernel
-        self._kernel = pick(kernel, self._sample)
+        pick(kernel, self._sample)
+        self._kernels: dict[str, type[Kernel]] = {}
 
     def message_bytes(self, n: int) -> int:
         """Exact bytes of the message of `n` values."""
@@ -58,7 +59,7 @@ class Codec:
         """Write the message of y = x + residual, and beside the old residual the new one: y minus what was said.
 
         Args:
-            x: [n] fp32, contiguous, CPU. Not modified.
+            x: [n] fp32, contiguous, on a device that a kernel takes; all others on the same. Not modified.
             residual: [n] fp32, or None for zeros. Not modified, so that a step can be aborted.
             message: [message_bytes(n)] uint8, overwritten.
             new_residual: [n] fp32, overwritten; other memory than `x` and `residual`. None drops it.
@@ -71,17 +72,18 @@ class Codec:
             ConfigError: a tensor of another dtype, size, layout or device, or memory that must not be shared.
         """
         n = x.numel()
-        _expect("x", x, n, "float32")
-        _expect("message", message, self.message_bytes(n), "uint8")
+        kernel, device = self._kernel_on(x), str(x.device)
+        _expect("x", x, n, "float32", device)
+        _expect("message", message, self.message_bytes(n), "uint8", device)
         for name, tensor in (("residual", residual), ("new_residual", new_residual)):
             if tensor is not None:
-                _expect(name, tensor, n, "float32")
+                _expect(name, tensor, n, "float32", device)
         _expect_apart(new_residual, x, residual)
         finite = True
         for run in runs(self.spec, n):
             part = slice(run.start, run.stop)
             old, new = (None if tensor is None else tensor[part] for tensor in (residual, new_residual))
-            finite &= self._kernel.encode(run.plan, x[part], old, message[run.first_byte : run.end_byte], new)
+            finite &= kernel.encode(run.plan, x[part], old, message[run.first_byte : run.end_byte], new)
         return finite
 
     def decode(self, message: Tensor, out: Tensor, *, weight: float = 1.0, accumulate: bool = False) -> None:
@@ -91,7 +93,7 @@ class Codec:
 
         Args:
             message: [message_bytes(n)] uint8. Not modified.
-            out: [n] fp32, contiguous, CPU.
+            out: [n] fp32, contiguous, on the message's device.
             weight: rounded to fp32.
 
         Raises:
@@ -99,11 +101,12 @@ class Codec:
             StepError: the message's indices do not ascend or leave their chunk; `out` holds no meaning then.
         """
         n = out.numel()
-        _expect("out", out, n, "float32")
-        _expect("message", message, self.message_bytes(n), "uint8")
+        kernel, device = self._kernel_on(out), str(out.device)
+        _expect("out", out, n, "float32", device)
+        _expect("message", message, self.message_bytes(n), "uint8", device)
         for run in runs(self.spec, n):
             code = message[run.first_byte : run.end_byte]
-            if not self._kernel.decode(run.plan, code, out[run.start : run.stop], weight, accumulate):
+            if not kernel.decode(run.plan, code, out[run.start : run.stop], weight, accumulate):
                 raise StepError(
                     "A message is damaged: its indices do not ascend, or leave their chunk.",
                     field="message",
@@ -112,21 +115,27 @@ class Codec:
                     next_step="Check that all ranks run the same version and codec; the step must not be used.",
                 )
 
+    def _kernel_on(self, tensor: Tensor) -> type[Kernel]:
+        kind = tensor.device.type
+        if kind not in self._kernels:
+            self._kernels[kind] = pick(self._kernel_name, self._sample, kind)
+        return self._kernels[kind]
+
     def warm(self) -> None:
         """Compile what will be used. Rank 0 does it first; the others then load it from the disk cache."""
         warm(self._kernel_name, self._sample)
 
 
-def _expect(name: str, tensor: Tensor, n: int, dtype: str) -> None:
+def _expect(name: str, tensor: Tensor, n: int, dtype: str, device: str) -> None:
     kind = str(tensor.dtype).removeprefix("torch.")
-    if kind == dtype and tensor.shape == (n,) and tensor.is_contiguous() and tensor.device.type == "cpu":
+    if kind == dtype and tensor.shape == (n,) and tensor.is_contiguous() and str(tensor.device) == device:
         return
     layout = "contiguous" if tensor.is_contiguous() else "strided"
     raise ConfigError(
         "The codec cannot use this tensor.",
         field=name,
         found=f"{list(tensor.shape)} {kind}, {layout}, on {tensor.device}",
-        expected=f"[{n}] {dtype}, contiguous, on cpu",
+        expected=f"[{n}] {dtype}, contiguous, on {device}",
         next_step="Pass a flat, contiguous tensor of this kind.",
     )
 

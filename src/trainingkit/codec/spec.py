@@ -1,6 +1,8 @@
 """A codec as text people can read and as an object code can hold: `selection|quantiser`, with `|packing` if needed.
 
-parse("topk(0.05)|int4")  ->  topk(density=0.05, chunk=4096)|int4(block=64)|bits
+parse("topk(0.05)|int4")  ->  topk(density=0.05, chunk=4096)|int4(block=64)|elias_fano
+
+Where indices are sent and no packing is given, it is the smallest for one whole chunk; the text then names it.
 """
 
 from __future__ import annotations
@@ -9,14 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainingkit.codec.grammar import bind, show, split_part
-from trainingkit.codec.packings import PACKINGS, Packing
+from trainingkit.codec.packings import PACKINGS, Packing, smallest
 from trainingkit.codec.quantisers import QUANTISERS, Quantiser
 from trainingkit.codec.selections import SELECTIONS, Selection
 from trainingkit.core.errors import ConfigError
 from trainingkit.core.registry import Registry
 from trainingkit.core.section import check
 
-DEFAULT_PACKING = "bits"
 EXPECTED = "'selection|quantiser' or 'selection|quantiser|packing', for example 'all|int4(block=64)'"
 
 
@@ -63,7 +64,7 @@ def parse(text: str | Spec, *, field: str = "codec") -> Spec:
     if not selection.indexed:
         _refuse_packing(text, selection_name, parts[2:], field)
         return Spec(selection, quantiser, None, names)
-    packing_name, packing = _entry(PACKINGS, parts[2] if parts[2:] else DEFAULT_PACKING, field)
+    packing_name, packing = _entry(PACKINGS, parts[2] if parts[2:] else _default_packing(selection), field)
     return Spec(selection, quantiser, packing, (*names, packing_name))
 
 
@@ -71,6 +72,11 @@ def _entry(registry: Registry[Any], text: str, field: str) -> tuple[str, Any]:
     name, arguments = split_part(text, field=field)
     section = registry.get(name, field=field)
     return name, check(section, bind(section, arguments, field=f"{field}.{name}"), field=f"{field}.{name}")
+
+
+def _default_packing(selection: Selection) -> str:
+    chunk = selection.rows(selection.granule(1))[0]
+    return smallest(chunk.keep, selection.index_range())
 
 
 def _refuse_packing(text: str, selection: str, rest: list[str], field: str) -> None:

@@ -1,5 +1,6 @@
 """How fast on this chip? Implementations of the codec's inner loops behind one registry: a torch reference that is
-the oracle, and Numba. The same bits from all; "auto" takes the fastest that can run. Importing this imports neither.
+the oracle, Numba, and Triton for CUDA. The same bits from all; "auto" takes the fastest that can run. Importing this
+imports none of them.
 """
 
 from trainingkit.kernels.kernel import KERNELS, Kernel, pick

@@ -29,19 +29,25 @@ class NumbaKernel:
         return None if sys.byteorder == "little" else "this processor is big-endian"
 
     @staticmethod
+    def devices() -> tuple[str, ...]:
+        """See `Kernel.devices`."""
+        return ("cpu",)
+
+    @staticmethod
     def supports(plan: RowPlan) -> bool:
         """Whether there are compiled forms of the plan's selection, format and packing."""
         from trainingkit.kernels.compiled.formats import FORMATS
+        from trainingkit.kernels.compiled.packings import PACKINGS
         from trainingkit.kernels.compiled.selections import SELECTIONS
 
-        known_format = _format_name(plan) in FORMATS.names()
-        return known_format and plan.selection in SELECTIONS.names() and plan.packing in ("", "bits")
+        known = _format_name(plan) in FORMATS.names() and plan.selection in SELECTIONS.names()
+        return known and (not plan.packing or plan.packing in PACKINGS.names())
 
     @staticmethod
     def encode(plan: RowPlan, x: Tensor, residual: Tensor | None, message: Tensor, new_residual: Tensor | None) -> bool:
         """See `Kernel.encode`."""
         arrays = (_array(x), _array(residual), _array(message), _array(new_residual))
-        encode, _ = _compiled(plan.selection, _format_name(plan))
+        encode, _ = _compiled(plan.selection, _format_name(plan), plan.packing)
         return bool(encode(*arrays, *_rest(plan)))
 
     @staticmethod
@@ -49,7 +55,7 @@ class NumbaKernel:
         """See `Kernel.decode`."""
         import numpy as np
 
-        _, decode = _compiled(plan.selection, _format_name(plan))
+        _, decode = _compiled(plan.selection, _format_name(plan), plan.packing)
         return bool(decode(_array(message), _array(out), np.float32(weight), accumulate, *_rest(plan)))
 
 
@@ -73,11 +79,15 @@ def _rest(plan: RowPlan) -> tuple[Any, ...]:
 
 
 @functools.cache
-def _compiled(selection: str, number_format: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _compiled(selection: str, number_format: str, packing: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     from trainingkit.kernels.compiled.formats import FORMATS
     from trainingkit.kernels.compiled.options import driver
+    from trainingkit.kernels.compiled.packings import PACKINGS
     from trainingkit.kernels.compiled.selections import SELECTIONS
 
     entry, chosen = SELECTIONS.get(selection), FORMATS.get(number_format)
     names = {"FORMAT_ENCODE": chosen.encode, "FORMAT_DECODE": chosen.decode}
-    return driver(entry.encode, number_format, **names), driver(entry.decode, number_format, **names)
+    if packing:
+        names |= {"PACK": PACKINGS.get(packing).pack, "UNPACK": PACKINGS.get(packing).unpack}
+    tag = f"{number_format}_{packing}" if packing else number_format
+    return driver(entry.encode, tag, **names), driver(entry.decode, tag, **names)

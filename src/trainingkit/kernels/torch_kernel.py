@@ -23,6 +23,11 @@ class TorchKernel:
         return None
 
     @staticmethod
+    def devices() -> tuple[str, ...]:
+        """See `Kernel.devices`."""
+        return ("cpu",)
+
+    @staticmethod
     def supports(plan: RowPlan) -> bool:
         """Whether the reference has the plan's selection, format and packing."""
         from trainingkit.kernels.reference.formats import FORMATS

@@ -12,8 +12,8 @@ class Packing(Section, ABC):
     """Settings of a packing, and its arithmetic. The loops are in `trainingkit.kernels`, under the same name."""
 
     @abstractmethod
-    def index_bits(self, index_range: int) -> int:
-        """Bits of one index below `index_range`."""
+    def index_bits(self, count: int, index_range: int) -> int:
+        """Bits of the part of an index that is written as a number, for `count` indices below `index_range`."""
 
     @abstractmethod
     def index_bytes(self, count: int, index_range: int) -> int:
@@ -21,3 +21,11 @@ class Packing(Section, ABC):
 
 
 PACKINGS: Registry[type[Packing]] = Registry("index packing", "trainingkit.codec.packings")
+
+
+def smallest(count: int, index_range: int) -> str:
+    """The packing, without settings, that takes the fewest bytes for `count` indices below `index_range`.
+
+    Among equals the first by name.
+    """
+    return min(PACKINGS.names(), key=lambda name: PACKINGS.get(name)().index_bytes(count, index_range))

@@ -13,12 +13,16 @@ class Quantiser(Section, ABC):
     """Settings of a quantiser, and its arithmetic.
 
     Attributes:
-        number_format: the kernels' name of the number format.
+        number_format: the kernels' name of the number format, or of the family that a setting chooses from.
         bits: bits of one value, without scales.
     """
 
     number_format: ClassVar[str]
     bits: ClassVar[int]
+
+    def kernel_format(self) -> str:
+        """The kernels' name of the number format with these settings."""
+        return self.number_format
 
     @abstractmethod
     def scale_block(self) -> int:

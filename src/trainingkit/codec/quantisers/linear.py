@@ -1,35 +1,13 @@
-"""Signed levels in blocks that share a bf16 scale: the base of `int4` and `int8`. Another width is a subclass."""
+"""Signed levels in blocks that share a bf16 scale: the base of `int3`, `int4`, `int8`. Another width is a subclass."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
-
-from trainingkit.codec.quantisers.base import Quantiser
-
-SCALE_BYTES = 2
+from trainingkit.codec.quantisers.blocked import Blocked
 
 
-class Linear(Quantiser):
-    """Blocks of `block` values; each block is its scale, then its codes, in whole bytes.
-
-    Args:
-        block: values that share a scale; a multiple of 8, so that whole blocks are whole bytes.
-    """
+class Linear(Blocked):
+    """Levels -L .. L with L = 2**(bits - 1) - 1; the block's largest magnitude is level L."""
 
     number_format: ClassVar[str] = "linear"
-
-    block: int = Field(default=64, ge=8, le=65536, multiple_of=8)
-
-    def scale_block(self) -> int:
-        """The block."""
-        return self.block
-
-    def value_bytes(self, n: int) -> int:
-        """Whole blocks, then a shorter one."""
-        whole, tail = divmod(n, self.block)
-        return whole * self._block_bytes(self.block) + (self._block_bytes(tail) if tail else 0)
-
-    def _block_bytes(self, length: int) -> int:
-        return SCALE_BYTES + (length * self.bits + 7) // 8

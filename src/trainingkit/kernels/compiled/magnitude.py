@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trainingkit.kernels.compiled.intrinsics import add_64, copy_64, prefetch
-from trainingkit.kernels.compiled.options import piece
+from trainingkit.kernels.compiled.options import inlined, piece
 
 ABSOLUTE = np.int32(0x7FFFFFFF)
 INFINITE = np.int32(0x7F800000)
@@ -14,7 +14,7 @@ RUN = 64
 """Loops of this fixed length become a few vector instructions."""
 
 
-@piece
+@inlined
 def largest(bits):
     """The largest magnitude of a run of float bits (int32), as an integer; 0 for an empty run."""
     top = np.int32(0)
@@ -33,7 +33,7 @@ def count_reaching(bits, threshold):
     return np.int64(count)
 
 
-@piece
+@inlined
 def add(x, residual, y, start, stop):
     """y = x + residual, or x where there is no residual (size 0). Returns the largest magnitude."""
     summed = residual.size > 0

@@ -23,6 +23,11 @@ allocation, since counting references to slices would cost more than the arithme
 piece: Callable[..., Any] = njit(**PLAIN)
 """Decorator of the functions that drivers call; they are compiled into the driver."""
 
+inlined: Callable[..., Any] = njit(forceinline=True, **PLAIN)
+"""As `piece`, for what is called for every block or value: a call with arrays costs about as much as coding 64 values.
+Not for more than that, since the caller is compiled with a copy of it.
+"""
+
 
 @functools.cache
 def source_digest() -> str:

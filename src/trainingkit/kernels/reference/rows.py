@@ -16,7 +16,7 @@ def encode(plan: RowPlan, x: Tensor, residual: Tensor | None, message: Tensor, n
     y = (x if residual is None else x + residual).view(-1, plan.width)
     indices = SELECTIONS.get(plan.selection)(y, plan.keep)
     code, sent = FORMATS.get(plan.format).encode(y.gather(1, indices), plan)
-    parts = [PACKINGS.get(plan.packing).pack(indices, plan.index_bits), code] if plan.packing else [code]
+    parts = [PACKINGS.get(plan.packing).pack(indices, plan), code] if plan.packing else [code]
     message.view(-1, plan.row_bytes).copy_(torch.cat(parts, dim=1))
     if new_residual is not None:
         error = y.gather(1, indices) - sent
@@ -32,7 +32,7 @@ def decode(plan: RowPlan, message: Tensor, out: Tensor, weight: float, accumulat
     if not plan.packing:
         dense.copy_(dense + values if accumulate else values)
         return True
-    indices = PACKINGS.get(plan.packing).unpack(rows[:, : plan.index_bytes], plan.keep, plan.index_bits)
+    indices = PACKINGS.get(plan.packing).unpack(rows[:, : plan.index_bytes], plan.keep, plan)
     if not _sound(indices, plan.width):
         return False
     if not accumulate:
@@ -43,4 +43,4 @@ def decode(plan: RowPlan, message: Tensor, out: Tensor, weight: float, accumulat
 
 def _sound(indices: Tensor, width: int) -> bool:
     ascending = bool((indices[:, 1:] > indices[:, :-1]).all())
-    return ascending and bool((indices < width).all())
+    return ascending and bool((indices >= 0).all()) and bool((indices < width).all())

@@ -17,7 +17,7 @@ NOTHING = np.empty(0, np.float32)
 
 @dataclass(frozen=True)
 class Drivers:
-    """Templates with the globals `FORMAT_ENCODE` and `FORMAT_DECODE`, and what a plan hands to them.
+    """Templates with the globals `FORMAT_ENCODE`, `FORMAT_DECODE` and, where indices are sent, `PACK` and `UNPACK`.
 
     Args:
         encode: `(x, residual, message, new_residual, memory, own, *numbers) -> finite`.

@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 from trainingkit.kernels.compiled.formats.plain import decode_fp32, encode_fp32
-from trainingkit.kernels.compiled.indices import pack, unpack
 from trainingkit.kernels.compiled.magnitude import ABSOLUTE, INFINITE, ask_ahead
 from trainingkit.kernels.compiled.options import piece
+from trainingkit.kernels.compiled.packings.bits import pack, unpack
 from trainingkit.kernels.compiled.selections.base import SELECTIONS, Drivers
 from trainingkit.kernels.compiled.threshold import ABOVE_ALL, LANES, add_and_mark, gather_indices, mark, narrow, resolve
 from trainingkit.kernels.rowplan import RowPlan
 
 FORMAT_ENCODE, FORMAT_DECODE = encode_fp32, decode_fp32
+PACK, UNPACK = pack, unpack
 FIRST_GUESS, FIRST_STEP, MARGIN = 0x3F800000, 1 << 19, 1 << 18
 
 
@@ -52,7 +53,7 @@ def encode_topk(
         low = resolve(bits, keep, low, count, high, MARGIN, indices, kept_bits)
         guess = max(1, low - MARGIN)
         ask_ahead(x, residual, new_residual, next_one + 2 * ahead, next_one + 3 * ahead)
-        pack(indices, keep, index_bits, message, offset)
+        PACK(indices, keep, index_bits, index_bytes, message, offset)
         ask_ahead(x, residual, new_residual, next_one + 3 * ahead, next_one + 4 * ahead)
         finite &= FORMAT_ENCODE(kept, residual[:0], values, block, message, offset + index_bytes, memory)
         ask_ahead(x, residual, new_residual, next_one + 4 * ahead, next_one + 5 * ahead)
@@ -65,13 +66,13 @@ def encode_topk(
 
 def decode_topk(message, out, weight, accumulate, memory, own, width, keep, index_bits, index_bytes, row_bytes, block):
     """Decode rows; accumulating touches kept values only. Returns False where the indices are damaged."""
-    values, indices, _, _, _, _ = own
+    values, indices, _, spare, _, _ = own
     sound, offset = True, 0
     for start in range(0, out.size, width):
         place = out[start : start + width]
         if not accumulate:
             place[:] = 0
-        if unpack(message, offset, keep, index_bits, width, indices):
+        if UNPACK(message, offset, keep, index_bits, index_bytes, place.size, indices, spare):
             FORMAT_DECODE(message, offset + index_bytes, values, block, memory)
             for j in range(keep):
                 i = np.uint64(indices[j])

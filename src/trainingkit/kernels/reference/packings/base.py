@@ -7,19 +7,20 @@ from typing import Protocol
 from torch import Tensor
 
 from trainingkit.core.registry import Registry
+from trainingkit.kernels.rowplan import RowPlan
 
 
 class Packing(Protocol):
     """Indices to bytes and back."""
 
     @staticmethod
-    def pack(indices: Tensor, width: int) -> Tensor:
-        """[rows, keep] int64 -> [rows, index_bytes] uint8."""
+    def pack(indices: Tensor, plan: RowPlan) -> Tensor:
+        """[rows, count] int64 -> [rows, index_bytes] uint8."""
         ...
 
     @staticmethod
-    def unpack(code: Tensor, count: int, width: int) -> Tensor:
-        """[rows, index_bytes] uint8 -> [rows, count] int64."""
+    def unpack(code: Tensor, count: int, plan: RowPlan) -> Tensor:
+        """[rows, index_bytes] uint8 -> [rows, count] int64. A damaged row gives indices that are no sound row."""
         ...
 
 

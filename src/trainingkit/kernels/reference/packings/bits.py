@@ -6,6 +6,7 @@ from torch import Tensor
 
 from trainingkit.kernels.reference.littleendian import from_bits, to_bits
 from trainingkit.kernels.reference.packings.base import PACKINGS
+from trainingkit.kernels.rowplan import RowPlan
 
 
 @PACKINGS.register("bits")
@@ -13,11 +14,11 @@ class Bits:
     """Indices of a fixed width."""
 
     @staticmethod
-    def pack(indices: Tensor, width: int) -> Tensor:
+    def pack(indices: Tensor, plan: RowPlan) -> Tensor:
         """See `Packing.pack`."""
-        return to_bits(indices, width)
+        return to_bits(indices, plan.index_bits)
 
     @staticmethod
-    def unpack(code: Tensor, count: int, width: int) -> Tensor:
+    def unpack(code: Tensor, count: int, plan: RowPlan) -> Tensor:
         """See `Packing.unpack`."""
-        return from_bits(code, count, width)
+        return from_bits(code, count, plan.index_bits)
