@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainingkit.bench.frontier.coders import (
+    FOUR,
     SIGN,
     TERNARY,
     AcpSGD,
@@ -142,7 +143,10 @@ def test_the_smallest_published_payload_is_beaten():
         (Integers(4), 4096, 4096 * 4 + 64 * 16),
         (Integers(3, 32), 70, 70 * 3 + 3 * 16),
         (FewLevels(SIGN, 256), 512, 512 + 2 * 16),
-        (FewLevels(TERNARY, 256), 2560, 2560 / 5 * 8 + 10 * 16),
+        (FewLevels(TERNARY, 256), 2560, 10 * (52 * 8 + 16)),
+        (FewLevels(TERNARY, 256), 259, 52 * 8 + 16 + 8 + 16),
+        (FewLevels(SIGN, 256), 265, 32 * 8 + 16 + 2 * 8 + 16),
+        (FewLevels(FOUR, 64), 65, 16 * 8 + 16 + 8 + 16),
         (TopK(0.05, Integers(4)), 8192, 410 * 4 + 7 * 16 + 2 * index_bits(205, 4096)),
     ],
 )

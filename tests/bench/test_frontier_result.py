@@ -14,10 +14,12 @@ from trainingkit.bench.frontier.scheme import Scheme
 from trainingkit.bench.frontier.summary import summarise
 from trainingkit.bench.result import Result, read, write
 from trainingkit.cli.bench import bench_page
+from trainingkit.core.errors import ConfigError
 from trainingkit.report.benchmarkdown import render_markdown
 from trainingkit.report.benchpage import plots_of, render_bench
 from trainingkit.report.benchpictures import pictures
 from trainingkit.report.benchrows import row_tables
+from trainingkit.report.figures.frontiersvg import frontier_svg
 
 NASTY = "</text><script>alert(1)</script> & co"
 SCHEMES = {scheme.name: scheme for scheme in REFERENCES.values()} | {
@@ -88,6 +90,28 @@ def test_the_frontier_is_marked_by_task():
         ("resnet", "large"),
         ("resnet", "small"),
     }
+
+
+def test_a_row_with_fewer_seeds_is_on_no_frontier():
+    """resnet: 'large' with one lucky seed beats all, yet the line is that of the rows with two."""
+    runs = [run for run in resnet_runs() if (run.scheme, run.seed) != ("large", 1)]
+    lucky = [run.model_copy(update={"value": 99.0}) if run.scheme == "large" else run for run in runs]
+    found = result(lucky)
+    assert row(found, "resnet", "large")["gap"] == -9.0
+    assert [line["scheme"] for line in found.rows if line["on_frontier"]] == ["dense", "small"]
+    assert any("largest number of seeds" in note for note in found.notes)
+
+
+def test_runs_on_different_data_are_not_compared():
+    runs = [run.model_copy(update={"facts": {"sha256": "a" * 64}}) for run in resnet_runs()]
+    assert result(runs).facts["resnet"]["torch"] == "unknown"
+    runs[-1] = runs[-1].model_copy(update={"facts": {"sha256": "b" * 64}})
+    with pytest.raises(ConfigError, match="resnet did not see the same data") as raised:
+        result(runs)
+    text = raised.value.text()
+    assert "aaaaaaaaaaaa" in text
+    assert "bbbbbbbbbbbb (small, seed 1)" in text
+    assert "another folder with --cache" in text
 
 
 def test_checks_take_the_best_scheme_with_few_enough_bits():
@@ -170,3 +194,19 @@ def test_a_picture_holds_every_scheme_with_a_gap_inside_its_frame():
     titled = [node for node in dots if len(node)]
     assert len(titled) == 5
     assert all(0 < float(node.get("cx")) < 820 and 0 < float(node.get("cy")) < 440 for node in dots)
+
+
+@pytest.mark.parametrize("bits", [0.1, 1.0, 4.0, 8.0, 16.0, 32.0])
+@pytest.mark.parametrize("label", ["int4", "PowerSGD rank 16, int4 factors, and as long as the longest name is"])
+def test_names_on_the_line_end_inside_the_frame(bits, label):
+    """By 0.6 font sizes a letter. Beyond 80 % of the width a name stands left of its dot."""
+    more = {"side": "update", "gap": 0.5, "unit": "%", "on_frontier": True}
+    rows = [{"label": label, "bits": bits, **more}, {"label": "x", "bits": 0.05, **more}]
+    root = ElementTree.fromstring(frontier_svg("T", rows))
+    name = next(node for node in root.iter() if node.tag.endswith("text") and node.text == label)
+    dot = next(node for node in root.iter() if node.tag.endswith("circle") and label in "".join(node.itertext()))
+    at, wide, is_left = float(name.get("x")), 6 * len(label), name.get("text-anchor") == "end"
+    start, end = (at - wide, at) if is_left else (at, at + wide)
+    assert 0 <= start < end <= 820
+    assert is_left or float(dot.get("cx")) <= 0.8 * 820
+    assert (end < float(dot.get("cx"))) == is_left

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from trainingkit.bench.frontier.coder import Agreed, Exact, mean_of
+from trainingkit.bench.frontier.coders import SIGN, FewLevels, Integers, Normalised, TwoSided
+from trainingkit.bench.frontier.coders.form import as_bf16
 from trainingkit.bench.frontier.optimizing import Optimizing, make_optimizing
-from trainingkit.bench.frontier.residual import as_bf16, as_int8, narrowed
+from trainingkit.bench.frontier.residual import as_int8, narrowed
 from trainingkit.bench.frontier.scheme import Scheme
 from trainingkit.bench.frontier.simulate import Outcome, simulate, trained
 from trainingkit.bench.frontier.wire import Wire
@@ -153,6 +155,71 @@ def test_exempt_tensors_travel_in_bf16_and_what_that_loses_comes_later():
     heard = [wire.agree(step, own)["2.bias"] for step in range(50)]
     assert torch.equal(heard[0], as_bf16(value))
     assert torch.allclose(sum(heard) / 50, value, rtol=2e-4)
+
+
+@pytest.mark.parametrize("kind", [TwoSided, Normalised])
+def test_nothing_is_lost_where_the_warm_up_changes_its_coder(kind):
+    """All means + what the last owner owes + the mean of what workers owe == all that came in, over two switches."""
+    made = []
+
+    def maker(form):
+        return lambda: made.append(kind(form)) or made[-1]
+
+    stages = ((0.25, maker(Integers(2))), (0.5, maker(Integers(3))))
+    wire = Wire(
+        SHAPES, CARRIED, Scheme("w", "w", "gradient", maker(FewLevels(SIGN)), warmup=stages), workers=2, steps=8
+    )
+    draw = torch.Generator().manual_seed(0)
+    came = heard = torch.zeros(64, 64)
+    for step in range(8):
+        own = [{name: torch.randn(shape, generator=draw) for name, shape in SHAPES.items()} for _ in range(2)]
+        came = came + (own[0]["2.weight"] + own[1]["2.weight"]) / 2
+        heard = heard + wire.agree(step, own)["2.weight"]
+        assert len(made) == 3
+    owed = made[2].owed["2.weight"].view(64, 64) + sum(named["2.weight"] for named in wire.residuals) / 2
+    assert made[0].owed["2.weight"].abs().max() > 0.1
+    assert torch.allclose(heard + owed, came, atol=1e-4)
+
+
+def test_the_second_moment_goes_on_where_the_warm_up_ends():
+    before, after = Normalised(Integers(4)), Normalised(FewLevels(SIGN))
+    scheme = Scheme("w", "w", "gradient", lambda: after, warmup=((0.5, lambda: before),))
+    wire = Wire(SHAPES, CARRIED, scheme, workers=1, steps=2)
+    own = [{name: torch.ones(shape) for name, shape in SHAPES.items()}]
+    wire.agree(0, own)
+    learned = before.moment["2.weight"].clone()
+    mean = wire.agree(1, own)["2.weight"].flatten()
+    assert torch.equal(after.moment["2.weight"], learned.lerp(mean.square(), 1 - after.beta))
+
+
+def test_decay_and_residual_format_are_for_carried_tensors_alone():
+    scheme = Scheme("l", "l", "gradient", Largest, decay=0.5, residual="int8")
+    wire = Wire(SHAPES, CARRIED, scheme, workers=1, steps=9)
+    own = [{name: torch.linspace(0.1, 1.1, shape.numel()).view(shape) for name, shape in SHAPES.items()}]
+    wire.agree(0, own)
+    bias, weight = own[0]["2.bias"], own[0]["2.weight"]
+    assert torch.equal(wire.residuals[0]["2.bias"], bias - as_bf16(bias))
+    left = weight.scatter(1, weight.argmax(dim=1, keepdim=True), 0.0)
+    assert torch.equal(wire.residuals[0]["2.weight"], as_int8(left * 0.5))
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_with_momentum_correction_exempt_parameters_keep_the_optimizers_momentum(optimizer):
+    """After g = 1 and then g = -1 Adam's mean is 0.1 - 0.01 = -0.01; without momentum it is -1."""
+    task = SmallTask(warmup_steps=0, weight_decay=0.0)
+    model = SmallJob(task).build(0)
+    scheme = Scheme("d", "d", "gradient", Largest, optimizer=optimizer, momentum_correction=0.9)
+    optimizing = make_optimizing(model, CARRIED, task, scheme)
+    moved = {}
+    for step, sign in enumerate((1.0, -1.0)):
+        before = {name: p.detach().clone() for name, p in trained(model).items()}
+        for p in trained(model).values():
+            p.grad = torch.full_like(p, sign)
+        optimizing.step(step)
+        moved = {name: (p - before[name]).detach() for name, p in trained(model).items()}
+    for name in moved.keys() - CARRIED:
+        assert moved[name].abs().max() < 0.1 * task.lr, f"{name} has momentum"
+    assert moved["2.weight"].min() > 0, "what is carried goes with the last gradient alone"
 
 
 def test_residual_formats_round_as_they_say():

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+import multiprocessing
 from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from trainingkit.bench.frontier.catalogue import catalogue, scheme_of
 from trainingkit.bench.frontier.coder import Exact
+from trainingkit.bench.frontier.coders import SIGN, FewLevels
+from trainingkit.bench.frontier.coders.fewlevels import largest
 from trainingkit.bench.frontier.gaps import gap, mean_interval
-from trainingkit.bench.frontier.kept import Kept, default_cache, path_of, read_kept, task_of, write_kept
+from trainingkit.bench.frontier.kept import (
+    NOT_SETTINGS,
+    VERSION,
+    Kept,
+    default_cache,
+    described,
+    path_of,
+    read_kept,
+    task_of,
+    write_kept,
+)
 from trainingkit.bench.frontier.pareto import Point, frontier, near
 from trainingkit.bench.frontier.run import run
 from trainingkit.bench.frontier.scheme import Scheme
-from trainingkit.bench.frontier.sweep import Wanted, chosen_pairs, sweep
+from trainingkit.bench.frontier.sweep import Wanted, _in_processes, _Pace, chosen_pairs, sweep
 from trainingkit.core.errors import ConfigError
 
 PLAIN = Scheme("s", "s", "gradient", Exact)
@@ -67,6 +82,7 @@ def test_the_key_depends_on_every_setting_that_counts_and_on_no_other(tmp_path):
         "residual": "int8",
         "warmup": ((0.1, Exact),),
         "momentum_correction": 0.9,
+        "revision": 1,
     }
     others = [path(dataclasses.replace(PLAIN, **{name: value})) for name, value in changed.items()]
     others += [path(dataclasses.replace(PLAIN, coder=partial(Rounded, 8))), path(steps=5), path(seed=1)]
@@ -81,14 +97,30 @@ def test_keys_of_real_schemes_are_the_same_each_time_and_differ_from_each_other(
     schemes = list(catalogue().values())
     paths = [[path_of(tmp_path, "decoder", task_of("decoder"), scheme, 0, 4) for scheme in schemes] for _ in range(2)]
     assert paths[0] == paths[1]
-    digests = [path.stem.rpartition("-")[2] for path in paths[0]]
-    assert len(set(digests)) == len(schemes)
+    unnamed = [dataclasses.replace(scheme, name="s") for scheme in schemes]
+    digests = {path_of(tmp_path, "decoder", task_of("decoder"), scheme, 0, 4).stem for scheme in unnamed}
+    assert len(digests) == len(schemes)
+
+
+def test_a_scheme_without_a_revision_keeps_its_key_and_functions_are_told_by_name(tmp_path):
+    assert described(FewLevels(SIGN))["levels"]["statistic"] == {"type": "function", "name": "mean_magnitude"}
+    other = dataclasses.replace(SIGN, statistic=largest)
+    assert described(FewLevels(other)) != described(FewLevels(SIGN))
+    task = task_of("decoder", 7)
+    counted = {name: value for name, value in described(PLAIN).items() if name not in {*NOT_SETTINGS, "revision"}}
+    told = {"version": VERSION, "task": ["decoder", task.model_dump()], "scheme": counted, "seed": 0, "workers": 4}
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+    assert path_of(tmp_path, "decoder", task, PLAIN, 0, 4).name == f"decoder-s-0-{digest}.json"
 
 
 def test_a_kept_run_is_read_back_and_a_damaged_one_counts_as_none(tmp_path):
     path = tmp_path / "runs" / "a.json"
     assert read_kept(path) is None
     write_kept(path, kept("decoder", "dense", 0, None, 32.0))
+    assert read_kept(path) == kept("decoder", "dense", 0, None, 32.0)
+    old = json.loads(path.read_text())
+    del old["torch"]
+    path.write_text(json.dumps(old))
     assert read_kept(path) == kept("decoder", "dense", 0, None, 32.0)
     path.write_text(path.read_text()[:-20])
     assert read_kept(path) is None
@@ -200,7 +232,26 @@ def test_real_runs_in_processes_are_kept_and_make_a_result(tmp_path):
     assert found.facts["decoder"]["steps"] == 2
     assert [glance.done for glance in told] == [0.0, 0.5, 1.0]
     assert "decoder" in told[-1].text
-    assert len(list((tmp_path / "runs").iterdir())) == 2
+    files = list((tmp_path / "runs").iterdir())
+    assert len(files) == 2
+    assert {read_kept(path).torch for path in files} == {torch.__version__}
+    assert all(len(read_kept(path).facts["sha256"]) == 64 for path in files)
     again = run(tasks=["decoder"], schemes=["int4"], jobs=1, show=told.append, **more)
     assert again.rows == found.rows
     assert len(told) == 3
+
+
+def test_a_sweep_that_fails_ends_its_own_processes_and_no_other(tmp_path):
+    context = multiprocessing.get_context("fork")
+    done = context.Event()
+    other = context.Process(target=done.wait)
+    other.start()
+    try:
+        with pytest.raises(ConfigError, match="no scheme called 'none'"):
+            _in_processes([Wanted("decoder", "none", 0, 4, tmp_path)], 1, _Pace("part", 1, lambda glance: None))
+        assert other.is_alive()
+        assert multiprocessing.active_children() == [other]
+    finally:
+        done.set()
+        other.join()
+    assert other.exitcode == 0

@@ -49,6 +49,11 @@ def test_bad_input_that_all_ranks_see_is_told_once(agent: pytest.MonkeyPatch, co
     assert command(*BAD).stderr.startswith("error: "), "a restarted group speaks again"
 
 
+def test_a_rank_that_lost_its_peer_tells_all_where_it_is_the_first_that_asks(agent: pytest.MonkeyPatch) -> None:
+    assert tells_all(PeerLost("gone")), "its peer died without a word"
+    assert not tells_all(DataError("x"))
+
+
 def test_where_nobody_can_be_asked_nothing_is_lost(monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
     assert tells_all(PeerLost("gone")), "alone"
     for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 from cli_inside import Command
 from cli_runs import losses, recipe
 
+from trainingkit.cli.running import conclude
 from trainingkit.core import decisions
+from trainingkit.core.outcome import Verdict
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.trainer.recipe import load_run_recipe
 
@@ -48,3 +51,36 @@ def test_what_the_snapshot_depends_on_stays(command: Command, run: RunFolder) ->
     assert ended.code == 2 and "Did you mean 'steps'?" in ended.stderr
     assert run.recipe.read_bytes() == before and max(losses(run.root)) == 4
     assert not [row for row in decisions.read(run.decisions) if "set on resume" in row["reason"]]
+
+
+def test_changes_are_noted_at_the_snapshot_that_was_taken(command: Command, run: RunFolder) -> None:
+    """The newest one is damaged, and one newer still was never finished."""
+    tensors = next((run.snapshots / "step-00000004").glob("*.safetensors"))
+    tensors.write_bytes(tensors.read_bytes()[:-1])
+    (run.snapshots / ".step-00000009.partial").mkdir()
+    ended = command("resume", run.root, "--set", "run.steps=5")
+    assert ended.code == 0 and "Continuing after step 2." in ended.stdout, ended.stderr
+    assert [row["step"] for row in decisions.read(run.decisions) if row["choice"] == "run.steps"] == [2]
+
+
+def test_patience_moves_the_end_which_is_why_it_is_said(command: Command, tmp_path: Path) -> None:
+    path = recipe(tmp_path, steps=6, every=2, workers=1)
+    assert command("train", path, "--set", "run.steps=2", "--set", "optimizer.lr=1e-30").code == 0
+    words = ("--set", "run.steps=6", "--set", "eval.every=1", "--set", "eval.patience=1")
+    ended = command("resume", tmp_path / "run", *words)
+    assert ended.code == 0, ended.stderr
+    assert "Changed: eval.patience: 0 -> 1 (training may end at another step)" in ended.stdout
+    assert max(losses(tmp_path / "run")) < 6, "the loss does not get better, and that ended it"
+
+
+def test_the_command_that_continues_survives_a_shell(
+    command: Command, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "it's a run"
+    path = recipe(tmp_path, steps=2, every=2, workers=1)
+    assert command("train", path, "--set", f"run.folder={folder}").code == 0
+    for verdict in (Verdict(75, "preempted", "Stopped."), Verdict(1, "failed", "No.", step=2, advised=True)):
+        assert conclude(RunFolder(folder), verdict) == verdict.exit_code
+        shown = "".join(capfd.readouterr())
+        said = next(line for line in shown.splitlines() if "trainingkit resume" in line)
+        assert shlex.split(said.partition(": ")[2]) == ["trainingkit", "resume", folder.name]

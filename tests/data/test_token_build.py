@@ -1,5 +1,6 @@
 import json
 import random
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from tokenizers import Tokenizer
 from trainingkit.cli.data_build import data_build
 from trainingkit.core.errors import ConfigError, DataError
 from trainingkit.core.section import choose
+from trainingkit.core.toml import apply_overrides
 from trainingkit.data import SOURCES, documents
 from trainingkit.data.documents import pieces, two_sides
 from trainingkit.data.files import find_files
@@ -221,10 +223,13 @@ def test_an_unfinished_build_says_so(tmp_path: Path) -> None:
 
 
 def test_the_command_builds_and_tells_what_it_made(texts: Path, tmp_path: Path, capsys) -> None:
-    data_build(str(texts), tmp_path / "out", train_bpe=280, shard_bytes="1 MB")
+    output = tmp_path / "it's $new"
+    data_build(str(texts), output, train_bpe=280, shard_bytes="1 MB")
     said = capsys.readouterr()
-    assert "(vocabulary 280)" in said.out and "trainingkit train --set data.kind=tokens" in said.out
-    assert said.err == ""
+    assert "(vocabulary 280)" in said.out and said.err == ""
+    command = shlex.split(said.out.splitlines()[-1].partition(": ")[2])
+    assert command[:3] == ["trainingkit", "train", "--set"]
+    assert apply_overrides({}, command[3::2]) == {"data": {"kind": "tokens", "path": str(output)}}
 
 
 @pytest.mark.parametrize(

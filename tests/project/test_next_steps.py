@@ -10,7 +10,20 @@ import pytest
 from trainingkit.core import errors
 
 SOURCE = Path(__file__).parents[2] / "src" / "trainingkit"
-ROOMS = ("api.py", "bench", "cli", "cluster", "core", "data", "models", "netlab", "recovery", "report", "trainer")
+ROOMS = (
+    "api.py",
+    "bench",
+    "cli",
+    "cluster",
+    "core",
+    "data",
+    "models",
+    "netlab",
+    "recovery",
+    "report",
+    "sync",
+    "trainer",
+)
 FAMILY = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
 
 

@@ -132,9 +132,9 @@ def test_a_folder_without_a_run_and_an_unwritable_output_are_refused(tmp_path):
 
 
 def test_a_page_that_training_cannot_write_is_advised_by_a_whole_command(tmp_path):
-    run = runs.make_run(tmp_path / "run", {0: [runs.step(1)]})
+    run = runs.make_run(tmp_path / "a run", {0: [runs.step(1)]})
     run.report.mkdir()
     with pytest.raises(RunFolderError, match="page cannot be written: what is there is not a regular file") as caught:
         write(run)
     assert caught.value.field == "run.folder"
-    assert f"trainingkit report {run.root} --output FILE.html" in str(caught.value.next_step)
+    assert f"trainingkit report '{run.root}' --output FILE.html" in str(caught.value.next_step)

@@ -68,7 +68,7 @@ def test_a_rank_that_dies_in_an_exchange_is_noticed_at_once(pool: Pool, ranks: i
     assert sorted(caught.value.results) == list(range(ranks - 1))
     for found in caught.value.results.values():
         assert found["text"].startswith("The exchange with another rank failed: that rank, or the way to it, is gone.")
-        assert "trainingkit resume RUN" in found["text"]
+        assert "`trainingkit resume RUN`, or for a script of your own, start it again" in found["text"]
         assert found["seconds"] < 10
         assert found["later"] in ("PeerLost", "RuntimeError"), "no later step is made either"
         assert found["threads"] == [], "close ends the threads after an error, too"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
+from squeezed_models import digest, gradients, net, train, wrapped
 from torch import nn
 from torch.futures import Future
 
@@ -51,3 +53,21 @@ def test_vectors_are_in_the_last_bucket_and_nothing_is_rebuilt(pool: Pool) -> No
         *first, last = steps[0]
         assert len(first) >= 2 and all(set(dims) == {2} for dims in first)
         assert last.count(1) == 4 * LAYERS and sum(map(len, steps[0])) == 6 * LAYERS
+
+
+def beside_a_scripts_own(context: Context) -> tuple[bool, float]:
+    """Whether the first step's gradients have the bits of a script's own DDP, and the largest relative difference."""
+    own, ours = wrapped(net()), wrap(net(), context.group, bucket_mb=0.02)
+    for ddp in (own, ours):
+        train(ddp, context, range(1))
+    pairs = list(zip(gradients(own), gradients(ours), strict=True))
+    apart = max(float((a - b).norm() / a.norm()) for a, b in pairs)
+    return digest(gradients(own)) == digest(gradients(ours)), apart
+
+
+@pytest.mark.parametrize(("ranks", "same_bits"), [(2, True), (3, False)])
+def test_its_sums_are_those_of_a_scripts_own_on_two_ranks_and_rounded_otherwise_on_three(
+    pool: Pool, ranks: int, same_bits: bool
+) -> None:
+    for same, apart in pool.run(beside_a_scripts_own, ranks):
+        assert same == same_bits and apart < 1e-5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from pydantic import BaseModel
 from trainingkit.core import decisions
 from trainingkit.core.errors import ConfigError, RunFolderError
 from trainingkit.core.runfolder import RunFolder
-from trainingkit.trainer.changes import FREE, KEPT, SAID, note, resumed_recipe, rule_of
+from trainingkit.trainer.advice import begin_again, go_on
+from trainingkit.trainer.changes import FREE, FREE_REASON, KEPT, SAID, note, resumed_recipe, rule_of
 from trainingkit.trainer.recipe import Recipe, load_recipe, resolved_text
 
 TINY = Path(__file__).with_name("tiny.toml")
@@ -44,7 +46,6 @@ def run(tmp_path: Path) -> RunFolder:
     folder = RunFolder(tmp_path / "run")
     folder.create()
     folder.recipe.write_text(resolved_text(load_recipe(str(TINY))))
-    (folder.snapshots / "step-00000008").mkdir()
     return folder
 
 
@@ -55,13 +56,21 @@ def test_what_may_change_is_changed_said_and_kept(run: RunFolder) -> None:
     assert [change.setting for change in changes] == ["run.steps", "snapshot.every", "sync.codec"], "3 was 3 before"
     assert str(changes[0]) == ("run.steps: 12 -> 40 (the schedule of the learning rate takes this length from here on)")
     assert "it changes no number" in str(changes[1])
-    note(run, changes)
+    note(run, changes, step=8)
     kept = decisions.read(run.decisions)
     assert [(row["step"], row["choice"], row["value"]) for row in kept[:2]] == [
         (8, "run.steps", 40),
         (8, "snapshot.every", 5),
     ]
     assert kept[0]["reason"].startswith("set on resume instead of 12: ")
+
+
+def test_what_moves_the_end_of_training_is_not_said_to_change_nothing(run: RunFolder) -> None:
+    _, changes = resumed_recipe(run, ["eval.every=2", "eval.patience=1", "step.max_aborts=3", "run.log_every=2"])
+    reasons = {change.setting: change.reason for change in changes}
+    assert reasons.pop("run.log_every") == FREE_REASON
+    assert sorted(reasons) == ["eval.every", "eval.patience", "step.max_aborts"]
+    assert all("at another step" in reason for reason in reasons.values())
 
 
 @pytest.mark.parametrize(
@@ -91,3 +100,17 @@ def test_bad_overrides_and_runs_of_scripts(run: RunFolder) -> None:
     run.recipe.write_text("[run]\nsteps = 3\n")
     with pytest.raises(RunFolderError, match="made by a script of your own"):
         resumed_recipe(run, ["run.steps=4"])
+
+
+def test_suggested_commands_survive_a_shell(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "my $run's folder")
+    folder.create()
+    folder.recipe.write_text(resolved_text(load_recipe(str(TINY))))
+    with pytest.raises(ConfigError) as caught:
+        resumed_recipe(folder, ["run.seed=1"])
+    anew = str(caught.value.next_step).partition("begin anew: ")[2]
+    assert shlex.split(anew)[:3] == ["trainingkit", "train", str(folder.recipe)]
+    again = begin_again(folder, taken=True).partition(": ")[2]
+    assert shlex.split(again) == ["trainingkit", "train", str(folder.recipe), "--set", "run.folder=NEW"]
+    resume = go_on(folder).partition("`")[2].removesuffix("`")
+    assert shlex.split(resume) == ["trainingkit", "resume", str(folder.root)]

@@ -152,3 +152,18 @@ def test_a_pass_that_was_used_up_says_so(tmp_path: Path) -> None:
         "Continuing after step 3.",
         "Nothing left to do in this pass over the data: it was used up before.",
     ]
+
+
+def test_leaving_epochs_by_a_break_leaves_their_walks_behind(tmp_path: Path) -> None:
+    model = Net(0.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    steps = 2 * LENGTH + 3
+    with Kit(open_alone(tmp_path), model, optimizer, config(run={"steps": steps})) as kit:
+        for _ in kit.epochs(EPOCHS):
+            for batch in kit.batches(batches(LENGTH)):
+                kit.step(loss_fn, batch)
+            break
+        assert kit.step_number == LENGTH
+        for batch in kit.batches(batches(LENGTH)):
+            kit.step(loss_fn, batch)
+        assert kit.step_number == steps, "outside of epochs the loader is walked as often as run.steps needs"

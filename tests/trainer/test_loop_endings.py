@@ -76,6 +76,25 @@ def test_a_bad_end_leaves_its_reason_and_gives_everything_back(tmp_path: Path) -
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
 
 
+def test_a_failure_whose_outcome_cannot_be_written_is_still_the_one_that_is_raised(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+
+    def fail(kit: Kit) -> None:
+        outcomes = kit.session.run.outcomes_folder
+        outcomes.rmdir()
+        outcomes.touch()
+        raise ZeroDivisionError("in my own code")
+
+    with pytest.raises(ZeroDivisionError, match="in my own code"):
+        loop(tmp_path, fail)
+    assert "the outcome of rank 0 cannot be written: " in caplog.text
+    assert "the loop failed after step 0" in caplog.text
+    assert events(tmp_path)[-1] == (0, "error", "in my own code"), "what comes after it is done, too"
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
+
+
 def test_sys_exit_inside_the_loop_is_no_failure(tmp_path: Path) -> None:
     def leave(kit: Kit) -> None:
         if kit.step_number == 2:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -64,7 +66,8 @@ def data_build(
     )
     for note in made.notes:
         console.print(f"Note: {note}", markup=False)
-    console.print(f'Train on it: trainingkit train --set data.kind=tokens --set data.path="{output}"', markup=False)
+    path = shlex.quote(f"data.path={json.dumps(str(output), ensure_ascii=False)}")
+    console.print(f"Train on it: trainingkit train --set data.kind=tokens --set {path}", markup=False)
 
 
 @contextlib.contextmanager

@@ -32,6 +32,7 @@ def resume(
     """
     from trainingkit.cli.running import run_recipe
     from trainingkit.core.runfolder import RunFolder
+    from trainingkit.recovery import newest_good
     from trainingkit.trainer.advice import no_whole_snapshot
     from trainingkit.trainer.changes import note, resumed_recipe
 
@@ -41,7 +42,9 @@ def resume(
         raise no_whole_snapshot(folder, [])
 
     def begin() -> None:
-        note(folder, changes)
+        if changes:
+            good, _ = newest_good(folder.snapshots)
+            note(folder, changes, step=good.step if good else 0)
         for change in changes:
             sys.stdout.write(f"Changed: {change}\n")
 

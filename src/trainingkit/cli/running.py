@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -82,8 +83,8 @@ def _alone(recipe: Recipe, run: RunFolder) -> Verdict:
     try:
         Trainer(recipe, run=run).fit()
     except Exception as error:
-        if not run.outcome(0).exists():
-            outcome.failed(0, 0, error).write(run)
+        outcomes = outcome.read(run) or {0: outcome.leave_failure(run, 0, 0, error)}
+        return outcome.verdict(outcomes, 1, {})
     return outcome.verdict(outcome.read(run), 1, {})
 
 
@@ -144,11 +145,11 @@ def _next_steps(run: RunFolder, verdict: Verdict, where: str) -> list[str]:
     """What to do after a failure. A message that says so itself is only completed by the command that continues."""
     if not verdict.advised:
         return [f"  next step: {_way_on(run, where, 'mend the cause and train again')}"]
-    return [f"  continue:  trainingkit resume {where}"] if verdict.step > 0 and _has_snapshot(run) else []
+    return [f"  continue:  trainingkit resume {shlex.quote(where)}"] if verdict.step > 0 and _has_snapshot(run) else []
 
 
 def _way_on(run: RunFolder, where: str, otherwise: str) -> str:
-    return f"trainingkit resume {where}" if _has_snapshot(run) else f"{otherwise}; nothing was saved yet"
+    return f"trainingkit resume {shlex.quote(where)}" if _has_snapshot(run) else f"{otherwise}; nothing was saved yet"
 
 
 def _has_snapshot(run: RunFolder) -> bool:

@@ -11,7 +11,8 @@ from trainingkit.core.errors import ClusterError, PeerLost, TrainingKitError
 def tells_all(error: BaseException) -> bool:
     """Whether this rank shows the whole message: alone, or as the first rank that failed.
 
-    A rank whose peer is gone was not the first, also where nobody can be asked any more.
+    First is who asks first, also a rank whose peer is gone: the peer may have died without a word. Where nobody can be
+    asked any more, every rank tells all but those whose peer is gone.
     """
     place = _place()
     if place.world_size == 1:

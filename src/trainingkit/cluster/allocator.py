@@ -15,13 +15,14 @@ M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 LARGEST_MMAP_THRESHOLD = 32 << 20
 """glibc takes no more on 64-bit systems (malloc/malloc.c, DEFAULT_MMAP_THRESHOLD_MAX)."""
-NEVER = (1 << 31) - 1
+NEVER = -1
+"""Of the trim threshold: no trimming at all (mallopt(3))."""
 
 
 def keep_freed_memory() -> bool:
     """From now on, blocks of up to 32 MB come from the heap, and the heap is not trimmed (mallopt(3)).
 
-    The process keeps the memory of its peak. Kernels, numbers and the peak itself stay what they are.
+    The process keeps what it once had. It concerns all of the process, a script that attaches the trainer included.
 
     Returns:
         Whether the C library took it; other libraries than glibc are left as they are.

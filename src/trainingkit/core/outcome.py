@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from trainingkit.core import exitcodes
 from trainingkit.core.errors import PeerLost, TrainingKitError
 from trainingkit.core.files import write_atomic
+from trainingkit.core.logging import LOG
 from trainingkit.core.runfolder import RunFolder
 
 
@@ -74,6 +75,19 @@ def failed(rank: int, step: int, error: BaseException) -> Outcome:
     trace = "" if explained else "".join(traceback.format_exception(error))
     advised = isinstance(error, TrainingKitError) and error.next_step is not None
     return Outcome(rank, "failed", code, step, message, trace, secondary, advised)
+
+
+def leave_failure(run: RunFolder, rank: int, step: int, error: BaseException) -> Outcome:
+    """Leave the outcome of a rank that raised `error`, and return it.
+
+    Where it cannot be written (a full disk), the log says so: `error` stays the one that a person hears of.
+    """
+    outcome = failed(rank, step, error)
+    try:
+        outcome.write(run)
+    except OSError as unwritten:
+        LOG.error("the outcome of rank %d cannot be written: %s", rank, unwritten)
+    return outcome
 
 
 def clear(run: RunFolder) -> None:

@@ -12,6 +12,10 @@ Row = Mapping[str, Any]
 MEASURED = ("bits", "carried bits", "fp32 / bits", "by seed", "gap", "90 % interval")
 COLUMNS = ("scheme", "side", *MEASURED, "frontier", "codec")
 NOT_IN_PACKAGE = "-"
+CAPTION = (
+    "The codec is named where the row ran through the package's own code; a normalised row is that codec with "
+    "`sync.normalise`. A preset is after a published setting, with differences."
+)
 
 
 def rows_by_task(result: Result) -> dict[str, list[Row]]:
@@ -36,7 +40,7 @@ def frontier_tables(result: Result) -> list[Table]:
 def _table(title: str, rows: Sequence[Row]) -> Table:
     unit = rows[0]["unit"]
     metric = "validation loss, nats" if rows[0]["metric"] == "loss" else "accuracy, points"
-    note = f"By seed: {metric}. The gap is in {unit}; smaller is better."
+    note = f"By seed: {metric}. The gap is in {unit}; smaller is better. {CAPTION}"
     return Table(title, COLUMNS, tuple(_cells(row) for row in rows), note)
 
 

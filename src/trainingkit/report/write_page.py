@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from trainingkit.core.errors import RunFolderError
@@ -36,4 +37,5 @@ def _elsewhere(run: RunFolder, output: Path | None) -> str:
     """What to do where the page cannot be written; a page that nobody named a file for comes from training."""
     if output is not None:
         return "Choose another file with --output FILE.html."
-    return f"Mend that, or write it elsewhere: trainingkit report {run.root} --output FILE.html"
+    folder = shlex.quote(str(run.root))
+    return f"Mend that, or write it elsewhere: trainingkit report {folder} --output FILE.html"

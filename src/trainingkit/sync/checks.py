@@ -16,6 +16,7 @@ def check_weight(weight: float) -> None:
         field="weight",
         found=weight,
         expected="a finite number, not negative, for example this rank's tokens in the step",
+        next_step="Set sync.weight to such a number before the step's backward; 1.0 on all ranks is the plain mean.",
     )
 
 

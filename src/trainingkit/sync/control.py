@@ -70,5 +70,6 @@ class peers_watched:
             raise PeerLost(
                 "The exchange with another rank failed: that rank, or the way to it, is gone.",
                 found=first[:300],
-                next_step="Look at the other ranks' logs for the first cause; `trainingkit resume RUN` continues.",
+                next_step="Look at the other ranks' logs for the first cause. Then go on: `trainingkit resume RUN`, or "
+                "for a script of your own, start it again (where it attaches, with the same run.folder).",
             ) from error

@@ -2,7 +2,9 @@
 
 DDP multiplies by 1/N, then all-reduces in fp32. A ring all-reduce sends 2 (N-1)/N of the bytes from each rank.
 DDP would rebuild its buckets after a process's first backward, and on three and more ranks sum in another order;
-`find_unused_parameters=True` keeps the first layout (see docs/decisions/0001-foundation.md), which is made here.
+`find_unused_parameters=True` keeps the first layout (see docs/decisions/0001-foundation.md), which is made here. With
+the vectors last it is another than that of a script's own DDP: on two ranks the sums are the same bits, on three and
+more they may round differently.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ class SingleProcess:
 
 
 class PlainDDP:
-    """DistributedDataParallel as it comes, without a hook."""
+    """DistributedDataParallel as it is given, without a hook: a script's own, or the trainer's (see `wrap`)."""
 
     def __init__(self, ddp: DistributedDataParallel) -> None:
         _quiet_ddp()

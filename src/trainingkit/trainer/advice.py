@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from trainingkit.core import toml
@@ -22,7 +23,7 @@ def go_on(run: RunFolder) -> str:
     """How to continue the run from its newest whole snapshot, as the second half of a sentence."""
     if made_by_script(run):
         return f"start the script again with run.folder = {str(run.root)!r}"
-    return f"continue it with `trainingkit resume {run.root}`"
+    return f"continue it with `trainingkit resume {shlex.quote(str(run.root))}`"
 
 
 def begin_again(run: RunFolder, *, taken: bool) -> str:
@@ -33,7 +34,8 @@ def begin_again(run: RunFolder, *, taken: bool) -> str:
     """
     if made_by_script(run):
         return "Start the script again" + (" with another run.folder" if taken else "")
-    return f"Train again: trainingkit train {run.recipe}" + (" --set run.folder=NEW" if taken else "")
+    recipe = shlex.quote(str(run.recipe))
+    return f"Train again: trainingkit train {recipe}" + (" --set run.folder=NEW" if taken else "")
 
 
 def no_whole_snapshot(run: RunFolder, damaged: Sequence[Found]) -> CheckpointError:

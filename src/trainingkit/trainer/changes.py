@@ -7,6 +7,7 @@ because the snapshot or the data's order would win over them without a word.
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,17 +16,13 @@ from typing import Any
 from trainingkit.core import decisions
 from trainingkit.core.errors import ConfigError
 from trainingkit.core.runfolder import RunFolder
-from trainingkit.recovery.layout import places
 from trainingkit.trainer.recipe import Recipe, load_recipe, load_run_recipe, resolved_text
 
 FREE = (
     "run.log_every",
     "run.grace_s",
-    "step.max_aborts",
     "batch.threads",
     "batch.depth",
-    "eval.every",
-    "eval.patience",
     "snapshot",
     "sync.timeout_s",
     "sync.join_s",
@@ -37,8 +34,11 @@ SAID = {
     "precision.compute": "the arithmetic is another one from here on",
     "step.accumulate": "steps have another number of samples from here on",
     "step.clip_norm": "gradients are clipped differently from here on",
+    "step.max_aborts": "a run of aborted steps may be given up at another step",
     "batch.size": "steps have another number of samples from here on",
     "schedule": "the learning rate takes another course from here on",
+    "eval.every": "evaluations come at other steps, and eval.patience counts them: training may end at another step",
+    "eval.patience": "training may end at another step",
     "eval.samples": "evaluations before and after are over different samples",
     "sync.codec": "gradients travel differently from here on",
     "sync.warmup_steps": "gradients travel differently from here on",
@@ -87,9 +87,12 @@ def resumed_recipe(run: RunFolder, overrides: Iterable[str]) -> tuple[Recipe, li
     return new, [_judged(name, before.get(name), after.get(name), run) for name in differing]
 
 
-def note(run: RunFolder, changes: Iterable[Change]) -> None:
-    """Keep the changes among the run's decisions, at the step of its newest snapshot."""
-    step = max((place.step for place in places(run.snapshots)), default=0)
+def note(run: RunFolder, changes: Iterable[Change], *, step: int) -> None:
+    """Keep the changes among the run's decisions.
+
+    Args:
+        step: from where they count: the step of the snapshot that the run goes on from.
+    """
     for change in changes:
         reason = f"set on resume instead of {change.old}: {change.reason}"
         decisions.record(run.decisions, step=step, choice=change.setting, value=change.new, reason=reason)
@@ -109,12 +112,13 @@ def _judged(setting: str, old: Any, new: Any, run: RunFolder) -> Change:
     if rule in SAID:
         return Change(setting, old, new, SAID[rule])
     reason = KEPT[rule] if rule is not None else "nobody has said that it may"
+    anew = f"trainingkit train {shlex.quote(str(run.recipe))} --set run.folder=NEW --set {setting}=..."
     raise ConfigError(
         f"This setting cannot change when a run is resumed: {reason}.",
         field=setting,
         found=repr(new),
         expected=f"{old!r}, as the run began",
-        next_step=f"Leave it, or begin anew: trainingkit train {run.recipe} --set run.folder=NEW --set {setting}=...",
+        next_step=f"Leave it, or begin anew: {anew}",
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from trainingkit.core import exitcodes
 from trainingkit.core.errors import PeerLost, StepError
 from trainingkit.core.logging import LOG
-from trainingkit.core.outcome import Outcome, failed
+from trainingkit.core.outcome import Outcome, leave_failure
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.sync.control import ControlLane
 from trainingkit.trainer.engine import StepEngine
@@ -79,7 +79,7 @@ class Ending:
         self.done = True
         self._stop.restore()
         self._engine.close()
-        failed(self._session.rank, step, error).write(self._session.run)
+        leave_failure(self._session.run, self._session.rank, step, error)
         LOG.error("the loop failed after step %d", step, exc_info=error)
         self._session.on_close()
         with contextlib.suppress(StepError):

@@ -69,7 +69,7 @@ class Trainer:
         try:
             kit, corpus = self._build(session)
         except BaseException as error:
-            outcome.failed(session.rank, 0, error).write(session.run)
+            outcome.leave_failure(session.run, session.rank, 0, error)
             LOG.error("the loop could not be built", exc_info=error)
             session.on_close()
             raise

@@ -55,12 +55,14 @@ class Passes:
         self._in_epochs = True
         if self._resumed and self._epoch >= count:
             self._say("resume", f"Nothing left to do: all {count} epochs are done.")
-        while self._epoch < count and not self._finished():
-            yield self._epoch
-            if not self._finished():
-                self._epoch += 1
-                self._feed = self._feed_state = None
-        self._in_epochs = False
+        try:
+            while self._epoch < count and not self._finished():
+                yield self._epoch
+                if not self._finished():
+                    self._epoch += 1
+                    self._feed = self._feed_state = None
+        finally:
+            self._in_epochs = False
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Batches as the loader gives them, from where the run stood; see `Kit.batches`."""

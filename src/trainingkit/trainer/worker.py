@@ -31,7 +31,7 @@ def main(run_path: str) -> None:
     except BaseException as error:
         traceback.print_exc()
         if not run.outcome(rank).exists():
-            outcome.failed(rank, 0, error).write(run)
+            outcome.leave_failure(run, rank, 0, error)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,7 +1,7 @@
 """Runs that are kept: one JSON file each, under a key that is a digest of all its settings.
 
 A run that is interrupted leaves nothing; one that is kept is never done again. Whoever changes what a run computes
-raises `VERSION`.
+raises `VERSION`; where it is one scheme alone, that scheme's `revision`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from pydantic import Field
@@ -41,7 +42,8 @@ class Kept(Section):
     losses: list[float] = Field(description="training loss per step")
     seconds: float = Field(description="processor time of the run")
     settings: dict[str, Any] = Field(description="of the task")
-    facts: dict[str, Any] = Field(description="of the data")
+    facts: dict[str, Any] = Field(description="of the data, with its sha256")
+    torch: str = Field(default="unknown", description="version of torch; runs were kept before it was recorded")
 
 
 def default_cache() -> Path:
@@ -52,10 +54,13 @@ def default_cache() -> Path:
 
 def path_of(cache: Path, task_name: str, task: Task, scheme: Scheme, seed: int, workers: int) -> Path:
     """Where the run is kept."""
+    counted = {name: value for name, value in described(scheme).items() if name not in NOT_SETTINGS}
+    if not scheme.revision:
+        del counted["revision"]
     settings = {
         "version": VERSION,
         "task": [task_name, task.model_dump()],
-        "scheme": {name: value for name, value in described(scheme).items() if name not in NOT_SETTINGS},
+        "scheme": counted,
         "seed": seed,
         "workers": workers,
     }
@@ -103,7 +108,8 @@ def task_of(name: str, steps: int | None = None) -> Task:
 
 
 def described(thing: Any) -> Any:
-    """Settings as JSON: plain values, rows and mappings as they are, schemes as what they make, others by fields.
+    """Settings as JSON: plain values, rows and mappings as they are, schemes as what they make, functions by their
+    names, others by fields.
 
     An object is told by its type and the fields it has when it is new, so two coders with equal settings are equal.
     """
@@ -113,6 +119,8 @@ def described(thing: Any) -> Any:
         return {str(key): described(value) for key, value in thing.items()}
     if isinstance(thing, (list, tuple, set, frozenset)):
         return [described(value) for value in thing]
+    if isinstance(thing, FunctionType):
+        return {"type": "function", "name": thing.__qualname__}
     if isinstance(thing, Scheme):
         values = {field.name: getattr(thing, field.name) for field in dataclasses.fields(thing)}
         values["coder"] = thing.coder()

@@ -53,7 +53,8 @@ class Optimizing:
 def make_optimizing(model: nn.Module, carried: set[str], task: Task, scheme: Scheme) -> Optimizing:
     """The scheme's optimizer over the model's trainable parameters.
 
-    With momentum correction the momentum is kept on the workers, so the optimizer has none of its own.
+    With momentum correction the momentum of carried tensors is kept on the workers, so the optimizer has none of its
+    own for them; exempt tensors keep theirs.
     """
     schedule = SCHEDULES.get("cosine")(warmup_steps=task.warmup_steps, final=0.0)
     optimizers, shown = _MAKERS[scheme.optimizer](model, carried, task, scheme.momentum_correction == 0)
@@ -65,7 +66,19 @@ Made = tuple[list[Optimizer], list[tuple[nn.Parameter, nn.Parameter]]]
 
 def _adamw(model: nn.Module, carried: set[str], task: Task, has_momentum: bool) -> Made:
     settings = {"lr": task.lr, "weight_decay": task.weight_decay, "beta2": task.beta2}
-    return [OPTIMIZERS.get("adamw")(beta1=_beta1(has_momentum), **settings).build(model)], []
+    optimizer = OPTIMIZERS.get("adamw")(beta1=BETA1, **settings).build(model)
+    if not has_momentum:
+        _stop_momentum(optimizer, {p for name, p in model.named_parameters() if name in carried}, task)
+    return [optimizer], []
+
+
+def _stop_momentum(optimizer: Optimizer, without: set[nn.Parameter], task: Task) -> None:
+    """Give those parameters groups of their own, with beta1 = 0 and all else as before."""
+    for group in list(optimizer.param_groups):
+        moved = [p for p in group["params"] if p in without]
+        group["params"] = [p for p in group["params"] if p not in without]
+        if moved:
+            optimizer.add_param_group({**group, "params": moved, "betas": (0.0, task.beta2)})
 
 
 def _muon(model: nn.Module, carried: set[str], task: Task, has_momentum: bool) -> Made:
@@ -75,12 +88,7 @@ def _muon(model: nn.Module, carried: set[str], task: Task, has_momentum: bool) -
     matrices = [matrix for matrix, _ in shown]
     muon = Muon(matrices, lr=task.muon_lr, momentum=momentum, weight_decay=task.weight_decay)
     rest = [p for name, p in named if name not in carried]
-    betas = _beta1(has_momentum), task.beta2
-    return [muon, AdamW(rest, lr=task.lr, betas=betas, weight_decay=0.0, fused=True)], shown
-
-
-def _beta1(has_momentum: bool) -> float:
-    return BETA1 if has_momentum else 0.0
+    return [muon, AdamW(rest, lr=task.lr, betas=(BETA1, task.beta2), weight_decay=0.0, fused=True)], shown
 
 
 _MAKERS: dict[OptimizerName, Callable[[nn.Module, set[str], Task, bool], Made]] = {"adamw": _adamw, "muon": _muon}

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from trainingkit.bench.frontier.coders.form import as_bf16
 from trainingkit.bench.frontier.scheme import ResidualName
 
 BLOCK = 64
@@ -26,11 +27,6 @@ def narrowed(residual: Tensor, kind: ResidualName) -> Tensor:
         [*shape] fp32; the same tensor for "fp32".
     """
     return _FORMATS[kind](residual)
-
-
-def as_bf16(values: Tensor) -> Tensor:
-    """[*shape] fp32 rounded to bf16 and back."""
-    return values.to(torch.bfloat16).to(torch.float32)
 
 
 def as_int8(values: Tensor) -> Tensor:

@@ -28,10 +28,11 @@ class Scheme:
         residual: the format that the residual is stored in.
         warmup: (share of the run, coder) in order: until that share of the run is over, that coder is used.
         momentum_correction: factor of the local momentum that is accumulated before coding (DGC); 0 is none.
-        preset: a published setting as its authors give it.
-        in_package: `trainingkit.codec` can do it today, by `spec`.
+        preset: after a published setting, with differences, which the notes of the summary name.
+        in_package: it runs through the package's own codec, by `spec`.
         spec: the codec's spec text where `in_package`.
         tasks: names of the tasks that it is compared on.
+        revision: raised when what this scheme alone computes changes, so that its kept runs are done again.
     """
 
     name: str
@@ -48,3 +49,4 @@ class Scheme:
     in_package: bool = False
     spec: str = ""
     tasks: tuple[str, ...] = ("decoder", "resnet", "bert")
+    revision: int = 0

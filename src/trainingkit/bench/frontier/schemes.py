@@ -1,7 +1,12 @@
-"""All candidates of the frontier: which codings are compared, on the gradient and on the update, and published presets.
+"""All candidates of the frontier: which codings are compared, on the gradient and on the update, and presets.
 
 An idea that loses keeps its row. How a row is made: a form (what one message says), two-sided feedback around it, and
 what is put around that. `dense` is in `reference.py`.
+
+A preset is after a published setting, with differences. All: four workers, short runs, exempt tensors in bf16. DGC:
+AdamW in place of SGD with momentum; two densities of warm-up and 1.56 % at the end in place of 0.1 %. SparseLoCo,
+MuLoCo and DGC: the owner codes the mean again, where the papers gather all messages. DiLoCo: an exchange every 20
+steps in place of 500, and the outer step on carried tensors only. 1-bit Adam: the second moment is not frozen.
 """
 
 from __future__ import annotations
@@ -38,6 +43,7 @@ TWO = ("decoder", "resnet")
 
 TERNARY_256, FOUR_256, SIGN_256 = (FewLevels(levels, 256) for levels in (TERNARY, FOUR, SIGN))
 INT4 = Integers(4)
+INT2 = "all|int2(block=64)"
 DGC_DENSITIES = ((0.05, 0.25), (0.1, 0.0625))
 """Of DGC's warm-up, (share of the run, density); then 1.56 %."""
 
@@ -72,10 +78,11 @@ GRADIENT = (
     package("bf16", "bf16", "all|bf16", tasks=DECODER),
     package("int8", "int8", "all|int8(block=64)", tasks=DECODER),
     package("int4", "int4", "all|int4(block=64)"),
+    package("int2", "int2", INT2, tasks=TWO),
     package("topk5-int4", "top 5 % int4", "topk(density=0.05, chunk=4096)|int4(block=64)", tasks=TWO),
     gradient("fp8", "fp8 e4m3", Fp8(), tasks=DECODER),
     gradient("int4-chance", "int4, stochastic", Integers(4, 64, stochastic=True), tasks=DECODER),
-    gradient("int4-bf16res", "int4, residual in bf16", INT4, residual="bf16", tasks=DECODER),
+    gradient("int4-bf16res", "int4, residual in bf16", INT4, residual="bf16", tasks=DECODER, revision=1),
     gradient("int3", "int3", Integers(3), tasks=DECODER),
     gradient("ternary-max", "ternary of the maximum", FewLevels(TERNARY_MAX), tasks=TWO),
     gradient("ternary", "ternary", TERNARY_256, tasks=DECODER),
@@ -94,6 +101,7 @@ GRADIENT = (
 NORMALISED = (
     levelled("level-int4", "int4", INT4, tasks=DECODER),
     levelled("level-int3", "int3", Integers(3), tasks=DECODER),
+    levelled("level-int2", "int2", PackageForm(INT2), in_package=True, spec=INT2),
     levelled("level-four", "four levels", FOUR_256),
     levelled("level-ternary", "ternary", TERNARY_256),
     levelled("level-sign", "sign", SIGN_256, tasks=DECODER),
@@ -107,9 +115,23 @@ UPDATE = (
     update("u4-int4", "int4", INT4, 4),
     update("u8-int8", "int8", Integers(8), 8, tasks=TWO),
     update("u1-topk5-int4", "top 5 % int4", TopK(0.05, INT4), 1, tasks=TWO),
-    update("u1-topk2-four", "64 of 4096, two bits", TopK(1 / 64, Centroids()), 1, decay=0.99, tasks=DECODER),
+    update(
+        "u1-topk2-four", "64 of 4096, two bits", TopK(1 / 64, Centroids()), 1, decay=0.99, tasks=DECODER, revision=1
+    ),
     update("u1-sign", "sign", SIGN_256, 1, tasks=DECODER),
 )
+
+CORRECTED = (
+    Scheme(
+        "corrected-topk6-int4",
+        "top 6.25 % int4, momentum on the workers",
+        "gradient",
+        partial(TwoSided, TopK(1 / 16, INT4)),
+        warmup=((0.05, partial(TwoSided, TopK(0.25, INT4))),),
+        momentum_correction=0.9,
+    ),
+)
+"""DGC's momentum correction at a density that 1/20 of fp32's bytes leave room for."""
 
 PRESETS = (
     Scheme(
@@ -121,6 +143,7 @@ PRESETS = (
         residual="int8",
         preset=True,
         tasks=DECODER,
+        revision=1,
     ),
     Scheme(
         "dgc",
@@ -130,7 +153,7 @@ PRESETS = (
         warmup=tuple((until, partial(TwoSided, TopK(density, Bf16()))) for until, density in DGC_DENSITIES),
         momentum_correction=0.9,
         preset=True,
-        tasks=TWO,
+        revision=1,
     ),
     Scheme(
         "onebit-adam",
@@ -140,6 +163,7 @@ PRESETS = (
         warmup=((0.2, partial(Normalised, INT4)),),
         preset=True,
         tasks=DECODER,
+        revision=1,
     ),
     Scheme(
         "diloco",
@@ -158,6 +182,7 @@ PRESETS = (
         every=20,
         decay=0.95,
         preset=True,
+        revision=1,
     ),
     Scheme(
         "muloco",
@@ -169,8 +194,9 @@ PRESETS = (
         decay=0.9,
         preset=True,
         tasks=DECODER,
+        revision=1,
     ),
 )
 
-SCHEMES: tuple[Scheme, ...] = (*GRADIENT, *NORMALISED, *UPDATE, *PRESETS)
+SCHEMES: tuple[Scheme, ...] = (*GRADIENT, *NORMALISED, *UPDATE, *CORRECTED, *PRESETS)
 """Every candidate, in the order of the tables. Names are unique."""

@@ -16,6 +16,7 @@ from trainingkit.bench.frontier.reference import reference_of
 from trainingkit.bench.frontier.scheme import Scheme
 from trainingkit.bench.result import Check, Result, known, make_check, make_result
 from trainingkit.bench.stats import Interval
+from trainingkit.core.errors import ConfigError
 
 NOTES = [
     "Workers are simulated in one process; what a message decodes to is what real messages of that size would.",
@@ -24,6 +25,12 @@ NOTES = [
     "Carried bits are those of the tensors that the scheme carries alone: what a large model comes near to.",
     "A gap is that to dense gradients in fp32 with the same optimizer and seed. Its 90 % interval is Student's over "
     "the seeds; with one seed there is none.",
+    "The frontier is that of the rows with the task's largest number of seeds; with fewer, a row can be lucky.",
+    "A coder's own random numbers (stochastic rounding, places, signs of a rotation) do not depend on the seed.",
+    "A preset is after a published setting, with differences. All: four workers, short runs, exempt tensors in bf16. "
+    "DGC: AdamW, 1.56 % at the end, two densities of warm-up. SparseLoCo, MuLoCo, DGC: the owner codes the mean again "
+    "where the papers gather. DiLoCo: every 20 steps, the outer step on carried tensors only. 1-bit Adam: no frozen "
+    "second moment.",
     "A check takes, of the schemes whose bytes are few enough, the one with the smallest mean gap. The best of many is "
     "flattered by chance; its interval does not know of that.",
 ]
@@ -62,8 +69,9 @@ def summarise(
         settings: more facts, for example how many seeds.
 
     Raises:
-        ConfigError: a figure that a result cannot hold.
+        ConfigError: a figure that a result cannot hold, or runs of one task that saw different data.
     """
+    _check_data(runs)
     rows = [row for task in dict.fromkeys(run.task for run in runs) for row in _rows(task, runs, schemes)]
     checks, chosen, notes = [], {}, list(NOTES)
     for claim in CLAIMS:
@@ -77,6 +85,21 @@ def summarise(
     return make_result("frontier", command=command, checks=checks, rows=rows, facts=facts, notes=notes)
 
 
+def _check_data(runs: Sequence[Kept]) -> None:
+    """Refuse to compare runs of one task on different data."""
+    for task in dict.fromkeys(run.task for run in runs):
+        digests = {str(run.facts.get("sha256", "none")): run for run in runs if run.task == task}
+        if len(digests) > 1:
+            found = ", ".join(f"{digest[:12]} ({run.scheme}, seed {run.seed})" for digest, run in digests.items())
+            raise ConfigError(
+                f"The kept runs of {task} did not see the same data.",
+                field="--cache",
+                found=f"sha256 {found}",
+                expected="one digest for all runs of a task",
+                next_step="Give another folder with --cache, so that all runs are done again on the data of today.",
+            )
+
+
 def _rows(task: str, runs: Sequence[Kept], schemes: Mapping[str, Scheme]) -> list[dict[str, Any]]:
     """A row per scheme, by bits from many to few."""
     own = sorted((run for run in runs if run.task == task), key=lambda run: (run.scheme, run.seed))
@@ -85,7 +108,9 @@ def _rows(task: str, runs: Sequence[Kept], schemes: Mapping[str, Scheme]) -> lis
     for name, group in groups.items():
         dense = {run.seed: run.value for run in groups[reference_of(schemes[name]).name]}
         rows.append(_row(task, group, dense, schemes[name]))
-    points = [Point(row["scheme"], row["bits"], row["gap"]) for row in rows if row["gap"] is not None]
+    seeds = max(len(row["gaps"]) for row in rows)
+    judged = [row for row in rows if row["gap"] is not None and len(row["gaps"]) == seeds]
+    points = [Point(row["scheme"], row["bits"], row["gap"]) for row in judged]
     line = {point.scheme for point in frontier(points)}
     for row in rows:
         row["on_frontier"] = row["scheme"] in line
@@ -148,6 +173,7 @@ def _facts(runs: Sequence[Kept]) -> dict[str, Any]:
             "parameters": run.parameters,
             "carried_parameters": run.carried_parameters,
             "data": run.facts,
+            "torch": ", ".join(sorted({other.torch for other in runs if other.task == name})),
         }
         for name, run in sorted(first.items())
     }

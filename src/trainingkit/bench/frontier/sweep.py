@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from trainingkit.bench.frontier.catalogue import catalogue, scheme_of
@@ -110,7 +111,7 @@ def run_one(wanted: Wanted) -> Kept:
     begin_s = time.process_time()
     outcome = simulate(task, job, scheme_of(wanted.scheme), seed=wanted.seed, workers=wanted.workers)
     about = {"task": wanted.task, "scheme": wanted.scheme, "seed": wanted.seed}
-    data = {"settings": task.model_dump(), "facts": job.facts}
+    data = {"settings": task.model_dump(), "facts": job.facts, "torch": version("torch")}
     kept = Kept(**about, **data, seconds=time.process_time() - begin_s, **vars(outcome))
     write_kept(wanted.path, kept)
     return kept
@@ -128,29 +129,40 @@ def _done(runs: Sequence[Wanted], jobs: int, part: str, show: Show) -> list[Kept
 
 
 def _in_processes(runs: Sequence[Wanted], jobs: int, pace: _Pace) -> dict[Wanted, Kept]:
-    """Do all of them. After an interrupt those under way are ended, and what is kept stays."""
+    """Do all of them. After an error or an interrupt those under way are ended, and what is kept stays."""
+    others = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(max_workers=jobs, mp_context=context, initializer=_set_up, initargs=(os.getpid(),))
     try:
-        pending: dict[Future[Kept], Wanted] = {pool.submit(run_one, run): run for run in runs}
-        kept: dict[Wanted, Kept] = {}
-        while pending:
-            for future in wait(pending, return_when=FIRST_COMPLETED).done:
-                run = pending.pop(future)
-                kept[run] = future.result()
-                pace.tell(kept[run])
-        return kept
-    except BrokenProcessPool as error:
-        raise StepError(
-            "A process of the sweep was killed.",
-            found=str(error).splitlines()[0],
-            expected="memory for the runs of --jobs processes, about 2 GB each",
-            next_step="Run the command again: runs that were done are kept. Lower --jobs if memory is short.",
-        ) from error
-    finally:
-        for process in multiprocessing.active_children():
+        return _collected({pool.submit(run_one, run): run for run in runs}, pace)
+    except BaseException as error:
+        for process in set(multiprocessing.active_children()) - others:
             process.terminate()
+        if isinstance(error, BrokenProcessPool):
+            raise _killed(error) from error
+        raise
+    finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _collected(pending: dict[Future[Kept], Wanted], pace: _Pace) -> dict[Wanted, Kept]:
+    """The runs, told as they are done."""
+    kept: dict[Wanted, Kept] = {}
+    while pending:
+        for future in wait(pending, return_when=FIRST_COMPLETED).done:
+            run = pending.pop(future)
+            kept[run] = future.result()
+            pace.tell(kept[run])
+    return kept
+
+
+def _killed(error: BrokenProcessPool) -> StepError:
+    return StepError(
+        "A process of the sweep was killed.",
+        found=str(error).splitlines()[0],
+        expected="memory for the runs of --jobs processes, about 2 GB each",
+        next_step="Run the command again: runs that were done are kept. Lower --jobs if memory is short.",
+    )
 
 
 class _Pace:

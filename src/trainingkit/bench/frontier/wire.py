@@ -1,8 +1,9 @@
 """The exchange of all simulated workers: residuals and momenta in, one mean out, bits counted.
 
 Faithful to the real one: tensors that `trainingkit.sync.exempt` exempts travel in bf16 with a residual, the others
-through the scheme's coder. A run whose coder is `Exact` sends everything exactly. Costs one residual per worker and
-parameter, and one momentum where the scheme corrects it.
+through the scheme's coder, with the scheme's decay and residual format, which are for them alone. A run whose coder is
+`Exact` sends everything exactly. Costs one residual per worker and parameter, and one momentum where the scheme
+corrects it.
 
 Momentum correction is that of Lin et al., "Deep Gradient Compression", ICLR 2018: u = m u + g is what a worker adds
 to its residual, and u is cleared where the message said something.
@@ -17,7 +18,9 @@ import torch
 from torch import Tensor
 
 from trainingkit.bench.frontier.coder import Agreed, Coder, Exact, mean_of
-from trainingkit.bench.frontier.residual import as_bf16, narrowed
+from trainingkit.bench.frontier.coders.form import as_bf16
+from trainingkit.bench.frontier.coders.twosided import TwoSided
+from trainingkit.bench.frontier.residual import narrowed
 from trainingkit.bench.frontier.scheme import Scheme
 
 BF16_BITS = 16
@@ -65,6 +68,7 @@ class Wire:
         self._carried = carried
         self._scheme = scheme
         self._stages = [(share * steps, make()) for share, make in scheme.warmup] + [(math.inf, scheme.coder())]
+        self._coder = self._stages[0][1]
         self.residuals: list[Named] = [_zeros(shapes) for _ in range(workers)]
         momenta = carried if scheme.momentum_correction else set()
         self._momenta: list[Named] = [_zeros({n: shapes[n] for n in sorted(momenta)}) for _ in range(workers)]
@@ -83,10 +87,18 @@ class Wire:
         Returns:
             name -> [*shape] fp32, what every worker gets.
         """
-        coder = next(coder for until, coder in self._stages if step < until)
-        means = {name: self._one(name, coder, [values[name] for values in own]) for name in self._shapes}
+        self._enter(next(coder for until, coder in self._stages if step < until))
+        means = {name: self._one(name, self._coder, [values[name] for values in own]) for name in self._shapes}
         self._rounds += 1
         return means
+
+    def _enter(self, coder: Coder) -> None:
+        """Use that coder from now on. One that follows another goes on with what the other's owner owes."""
+        before, self._coder = self._coder, coder
+        if coder is before or isinstance(before, Exact):
+            return
+        assert isinstance(before, TwoSided) and isinstance(coder, TwoSided), "a warm-up loses what nobody takes over"
+        coder.take_over(before)
 
     def _one(self, name: str, coder: Coder, values: list[Tensor]) -> Tensor:
         is_carried = name in self._carried
@@ -108,9 +120,11 @@ class Wire:
         return value + self.residuals[worker][name]
 
     def _settle(self, worker: int, name: str, y: Tensor, said: Tensor) -> None:
-        """Keep what was not said."""
-        scheme = self._scheme
-        self.residuals[worker][name] = narrowed((y - said).mul_(scheme.decay), scheme.residual)
+        """Keep what was not said: of a carried tensor as the scheme has it, of an exempt one whole and in fp32."""
+        left = y - said
+        if name in self._carried:
+            left = narrowed(left.mul_(self._scheme.decay), self._scheme.residual)
+        self.residuals[worker][name] = left
         momentum = self._momenta[worker].get(name)
         if momentum is not None:
             momentum[said != 0] = 0.0

@@ -1,4 +1,6 @@
-"""The frontier's plot as an SVG file, for Markdown pages, which cannot draw: the same marks, and names on the line."""
+"""The frontier's plot as an SVG file, for Markdown pages, which cannot draw: a dot for each scheme in the colour of its
+side, and names on the line. Whiskers and the rims of presets are on the HTML page only.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,11 @@ MOST_GAPS = 3.0
 """The axis ends at so many times the median gap, or at the largest; what is above is drawn at its upper edge."""
 TICKS_X = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 4, 8, 16, 32)
 TICKS_Y = 6
+NAME_SIZE = 10
+LETTER = 0.6
+"""Width of a letter, in font sizes: what most sans-serif letters stay below."""
+TURN = 0.8
+"""Share of the width beyond which a name stands to the left of its dot."""
 Place = Callable[[float, float], tuple[float, float]]
 
 
@@ -89,7 +96,15 @@ def _mark(place: Place, row: Row) -> str:
     across, up = place(row["bits"], row["gap"])
     words = f"{row['label']}: {row['bits']:.3g} bits, gap {row['gap']:.2f} {row['unit']}"
     dot = _dot(across, up, SIDES[row["side"]][0], words)
-    return dot + (_text(across + 7, up - 6, row["label"], size=10) if row["on_frontier"] else "")
+    return dot + (_name(across, up - 6, row["label"]) if row["on_frontier"] else "")
+
+
+def _name(across: float, up: float, words: str) -> str:
+    """A name right of its dot, or left of it where it would be cut off."""
+    ends = across + 7 + LETTER * NAME_SIZE * len(words)
+    if across > TURN * WIDTH or ends > WIDTH:
+        return _text(across - 7, up, words, anchor="end", size=NAME_SIZE)
+    return _text(across + 7, up, words, size=NAME_SIZE)
 
 
 def _dot(across: float, up: float, colour: str, words: str) -> str:

@@ -3,7 +3,7 @@
 """
 
 from trainingkit.bench.frontier.coders.centroids import Centroids
-from trainingkit.bench.frontier.coders.fewlevels import FOUR, FOUR_MAX, SIGN, TERNARY, TERNARY_MAX, FewLevels, Levels
+from trainingkit.bench.frontier.coders.fewlevels import FOUR, SIGN, TERNARY, TERNARY_MAX, FewLevels, Levels
 from trainingkit.bench.frontier.coders.floats import Bf16, Fp8
 from trainingkit.bench.frontier.coders.form import Form, Fp32, Key
 from trainingkit.bench.frontier.coders.indices import index_bits
@@ -21,7 +21,6 @@ __all__ = [
     "Bf16",
     "Centroids",
     "FOUR",
-    "FOUR_MAX",
     "FewLevels",
     "Form",
     "Fp32",

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainingkit.bench.frontier.coders.form import FP32_BITS, Key, inverse
+from trainingkit.bench.frontier.coder import FP32_BITS
+from trainingkit.bench.frontier.coders.form import Key, inverse
 
 HALF_RANGE = 3.0
 """Standard deviations to each side."""

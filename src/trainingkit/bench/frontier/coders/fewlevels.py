@@ -7,21 +7,20 @@ squared error, sum |y| l / sum l^2: then what is said is orthogonal to what is l
     SIGN          1 bit     Seide et al. 2014; Karimireddy et al., EF-signSGD, ICML 2019
     TERNARY_MAX   2 bits    TernGrad's levels (Wen et al., NeurIPS 2017), to nearest
     TERNARY       1.6 bits  thresholds of Ternary Weight Networks (Li et al. 2016), five trits a byte
-    FOUR_MAX      2 bits    +-1/3 and +-1 of the maximum
     FOUR          2 bits    the Lloyd-Max quantiser of a Gaussian (Max 1960)
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from trainingkit.bench.frontier.coders.form import Key, as_bf16, by_rows, row_bits
+from trainingkit.bench.frontier.coders.form import SCALE_BITS, Key, as_bf16, by_rows, row_bits
 
-SCALE_BITS = 16
 Statistic = Callable[[Tensor], Tensor]
 
 
@@ -45,25 +44,24 @@ class Levels:
     """Which magnitudes there are.
 
     Args:
-        value_bits: bits of a packed value.
+        per_byte: values that are packed into a byte; a block ends with a whole one.
         statistic: of a block.
         thresholds: ascending, in units of the statistic.
         levels: one more than thresholds, ascending, in units of the scale.
         fit: whether the scale is of least squared error, instead of the statistic.
     """
 
-    value_bits: float
+    per_byte: int
     statistic: Statistic
     thresholds: tuple[float, ...]
     levels: tuple[float, ...]
     fit: bool
 
 
-SIGN = Levels(1.0, mean_magnitude, (), (1.0,), False)
-TERNARY_MAX = Levels(2.0, largest, (0.5,), (0.0, 1.0), False)
-TERNARY = Levels(1.6, mean_magnitude, (0.75,), (0.0, 1.0), True)
-FOUR_MAX = Levels(2.0, largest, (2 / 3,), (1 / 3, 1.0), False)
-FOUR = Levels(2.0, root_mean_square, (0.9816,), (0.4528, 1.510), True)
+SIGN = Levels(8, mean_magnitude, (), (1.0,), False)
+TERNARY_MAX = Levels(4, largest, (0.5,), (0.0, 1.0), False)
+TERNARY = Levels(5, mean_magnitude, (0.75,), (0.0, 1.0), True)
+FOUR = Levels(4, root_mean_square, (0.9816,), (0.4528, 1.510), True)
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,8 @@ class FewLevels:
     block: int = 64
 
     def bits(self, n: int) -> float:
-        """The levels' bits a value and 16 a block."""
-        return row_bits(n, self.block, lambda length: SCALE_BITS + self.levels.value_bits * length)
+        """Whole bytes of packed values and 16 bits of scale, block by block."""
+        return row_bits(n, self.block, lambda length: SCALE_BITS + 8.0 * math.ceil(length / self.levels.per_byte))
 
     def said(self, y: Tensor, key: Key) -> Tensor:
         """The nearest class's level."""

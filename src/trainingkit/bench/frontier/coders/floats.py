@@ -10,9 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainingkit.bench.frontier.coders.form import Key, as_bf16, by_rows, inverse, row_bits
-
-SCALE_BITS = 16
+from trainingkit.bench.frontier.coders.form import SCALE_BITS, Key, as_bf16, by_rows, inverse, row_bits
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Fp8:
     """8-bit floats times a bf16 scale that puts the block's maximum on the format's largest value.
 
     Args:
-        kind: torch.float8_e4m3fn (3 bits of mantissa) or torch.float8_e5m2 (2 bits).
+        kind: an 8-bit format of torch.
         block: values that share a scale.
     """
 

@@ -13,7 +13,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-FP32_BITS = 32
+from trainingkit.bench.frontier.coder import FP32_BITS
+
+SCALE_BITS = 16
+"""Of a block's bf16 scale."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ def row_bits(n: int, width: int, bits: Callable[[int], float]) -> float:
 
 
 def as_bf16(values: Tensor) -> Tensor:
-    """Rounded to bfloat16, nearest, ties to even, as fp32."""
+    """[*shape] fp32 rounded to bfloat16, nearest, ties to even, and back."""
     return values.bfloat16().float()
 
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainingkit.bench.frontier.coders.form import Key, as_bf16, by_rows, inverse, row_bits
+from trainingkit.bench.frontier.coders.form import SCALE_BITS, Key, as_bf16, by_rows, inverse, row_bits
 
-SCALE_BITS = 16
 SCALE_UP = 1 + 2**-8
 """Half a bf16 step: a scale enlarged by it and then rounded is not below the exact one."""
 

@@ -32,6 +32,12 @@ class Normalised(TwoSided):
         self.beta = beta
         self.moment: dict[str, Tensor] = {}
 
+    def take_over(self, before: TwoSided) -> None:
+        """Also the second moment, where the other coder has one."""
+        super().take_over(before)
+        if isinstance(before, Normalised):
+            self.moment = before.moment
+
     def agree(self, ys: list[Tensor], name: str, step: int) -> Agreed:
         """See `Coder.agree`."""
         agreed = super().agree(ys, name, step)
