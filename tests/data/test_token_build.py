@@ -223,7 +223,7 @@ def test_an_unfinished_build_says_so(tmp_path: Path) -> None:
 
 
 def test_the_command_builds_and_tells_what_it_made(texts: Path, tmp_path: Path, capsys) -> None:
-    output = tmp_path / "it's $new"
+    output = tmp_path / 'the "new" one'
     data_build(str(texts), output, train_bpe=280, shard_bytes="1 MB")
     said = capsys.readouterr()
     assert "(vocabulary 280)" in said.out and said.err == ""
