@@ -47,7 +47,7 @@ def compress(
     Args:
         model: in DistributedDataParallel, before its first forward.
         codec: "all|int4(block=64)" (about a seventh of the bytes), "topk(density=0.05, chunk=4096)|int4" (about a
-            thirtieth), or "none" (plain DDP). Embeddings and the head travel in bf16, so a model with a big vocabulary
+            fortieth), or "none" (plain DDP). Embeddings and the head travel in bf16, so a model with a big vocabulary
             keeps more: a quarter where they are a third of the parameters.
         warmup_steps: steps that travel in 8 bits first; default: 40 for a codec that selects, else none.
         timeout_s: deadline of one collective, in seconds.
