@@ -1,5 +1,6 @@
 """How much of a GPU's copy bandwidth does the codec reach? Bytes moved a second by encode (with residual) and decode,
-divided by those of a copy of the same tensor that took its turn a moment before.
+divided by those of a copy of the same tensor that took its turn a moment before. They are timed as callers see them:
+launch and the wait for the flag are in it, so a small tensor shows mostly those.
 
 Not yet run on a GPU: the project's own machines have none, so its figures are pending.
 """
