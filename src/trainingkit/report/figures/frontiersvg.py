@@ -49,6 +49,7 @@ def frontier_svg(title: str, rows: Sequence[Row]) -> str:
         *(_mark(place, row) for row in shown),
         *(_text(LEFT + 16 + 130 * n, HEIGHT - 8, f"{side} is coded") for n, side in enumerate(SIDES)),
         *(_dot(LEFT + 8 + 130 * n, HEIGHT - 12, colour, "") for n, (colour, _) in enumerate(SIDES.values())),
+        _text(WIDTH - RIGHT, HEIGHT - 8, "dots at the upper edge lie above it: see the table", anchor="end"),
         "</svg>",
     ]
     return "\n".join(part for part in parts if part) + "\n"
