@@ -1,0 +1,53 @@
+"""Which parameters Muon takes: the weights between a network's input and its output.
+
+After K. Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024): matrices, and the filters of
+convolutions, but no embedding, no head, no first convolution of a network that reads pixels or samples, no vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+"""Weights [out, in, ...]; those of transposed convolutions begin with `in` and are left to AdamW."""
+
+
+def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
+    """Trainable parameters with two dimensions, and weights of convolutions, that lie inside the network.
+
+    Left out are embeddings, the head, the first convolution where there is no embedding, and single rows and columns.
+    A tensor of three and more dimensions that is no convolution's weight (a table of positions, a stack of experts)
+    is left out, too.
+    """
+    filters = {id(module.weight) for module in model.modules() if isinstance(module, CONVOLUTIONS)}
+    outer = _of(_inputs(model)) | _of(_head(model))
+    return [
+        parameter
+        for parameter in model.parameters()
+        if parameter.requires_grad
+        and id(parameter) not in outer
+        and (parameter.dim() == 2 or id(parameter) in filters)
+        and min(parameter.flatten(1).shape) > 1
+    ]
+
+
+def _of(modules: Sequence[nn.Module]) -> set[int]:
+    return {id(parameter) for module in modules for parameter in module.parameters()}
+
+
+def _inputs(model: nn.Module) -> Sequence[nn.Module]:
+    embeddings = [module for module in model.modules() if isinstance(module, EMBEDDINGS)]
+    return embeddings or [module for module in model.modules() if isinstance(module, CONVOLUTIONS)][:1]
+
+
+def _head(model: nn.Module) -> Sequence[nn.Module]:
+    """transformers say which module is the head; elsewhere the last linear layer is taken for it."""
+    get: Any = getattr(model, "get_output_embeddings", None)
+    named = get() if callable(get) else None
+    if isinstance(named, nn.Module):
+        return [named]
+    return [module for module in model.modules() if isinstance(module, nn.Linear)][-1:]
