@@ -31,7 +31,7 @@ def test_every_quantiser_and_packing_is_measured():
     for name in QUANTISERS.names():
         assert f"all|{name}" in text
     for name in PACKINGS.names():
-        assert f"|int4(block=64)|{name}" in text and f"|int2(block=64)|{name}" in text
+        assert f"|int4(block=64)|{name}" in text and f"|int2(block=256)|{name}" in text
     assert len(set(SPECS)) == len(SPECS)
 
 

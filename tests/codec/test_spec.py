@@ -70,7 +70,7 @@ def test_a_bad_spec_is_refused_in_words(text, words):
         ("all|int4", 65, 2 + 32 + 2 + 1),
         ("all|int8", 130, 66 + 66 + 4),
         ("all|int3", 70, 2 + 24 + 2 + 3),
-        ("all|int2", 70, 1 + 16 + 1 + 2),
+        ("all|int2", 326, 1 + 64 + 1 + 18),
         ("all|fp8(format=e5m2)", 130, 66 + 66 + 4),
         ("topk(0.05)|int4|bits", 4096, 308 + 3 * 34 + 2 + 7),
         ("topk(0.05)|int4|bits", 4097, 419 + 2 + 2 + 1),

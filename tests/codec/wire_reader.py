@@ -88,7 +88,7 @@ def _values(name, settings, message, count):
 
 
 def _byte_scale(byte):
-    return (1 + (byte & 1) / 2) * 2.0 ** ((byte >> 1) - 64) if byte else 0.0
+    return (1 + (byte & 3) / 4) * 2.0 ** ((byte >> 2) - 48) if byte else 0.0
 
 
 def _fp8(code, form):

@@ -18,6 +18,7 @@ class Codec:
     """Encode and decode by one spec.
 
     For every finite y = x + residual (summed in fp32): decoded + new_residual == y, exactly (the sign of a zero aside).
+    Of a quantiser that is not `exact`, new_residual is y - decoded rounded to fp32: by at most 2**-24 of itself.
 
     Args:
         spec: for example "all|int4(block=64)".

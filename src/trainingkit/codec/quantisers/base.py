@@ -15,10 +15,12 @@ class Quantiser(Section, ABC):
     Attributes:
         number_format: the kernels' name of the number format, or of the family that a setting chooses from.
         bits: bits of one value, without scales.
+        exact: whether y minus what is said of it is always an fp32 number. If not, the residual is the nearest one.
     """
 
     number_format: ClassVar[str]
     bits: ClassVar[int]
+    exact: ClassVar[bool] = True
 
     def kernel_format(self) -> str:
         """The kernels' name of the number format with these settings."""

@@ -22,19 +22,19 @@ Piece = Callable[..., Any]
 
 @inlined
 def scale_of(values, count, top):
-    """Replaced by `build`: the scale of the block, 0 if it is to stay in the residual.
+    """Replaced by `build`: the scale of the block, 0 if it is to stay in the residual; and the gauge for `to_code`.
 
     Args:
         values: the block, all finite; filled up with zeros to a run where it is shorter.
         count: values in the block.
         top: the largest magnitude, as an integer.
     """
-    return bf16_scale(top, np.float32(1))
+    return bf16_scale(top, np.float32(1)), np.float32(0)
 
 
 @inlined
-def to_code(value, inverse):
-    """Replaced by `build`: the code of value * inverse, and the number that the code means."""
+def to_code(value, gauge):
+    """Replaced by `build`: the code of a value, and the number that the code means."""
     return np.uint8(0), np.float32(0)
 
 
@@ -63,16 +63,16 @@ def fill_run(x, residual, start, stop, run):
     return copy_64(run, run, 0)
 
 
-def quantise(values, scale, inverse, codes):
+def quantise(values, scale, gauge, codes):
     """Codes of a block of finite values, which become their errors."""
     whole = values.size // RUN * RUN
     for first in range(0, whole, RUN):
         code, part = codes[first : first + RUN], values[first : first + RUN]
         for j in range(RUN):
-            code[j], number = to_code(part[j], inverse)
+            code[j], number = to_code(part[j], gauge)
             part[j] = part[j] - number * scale
     for i in range(whole, values.size):
-        codes[i], number = to_code(values[i], inverse)
+        codes[i], number = to_code(values[i], gauge)
         values[i] = values[i] - number * scale
 
 
@@ -119,15 +119,18 @@ def copy_bytes(source, origin, target, at, count):
 
 
 def measure(x, residual, errors, start, stop):
-    """Sum a block, and find its scale. Returns whether it is finite, and the scale, 0 where it is not."""
+    """Sum a block. Returns whether it is finite, its scale (0 where it is not) and its gauge."""
     top = add(x, residual, errors, start, stop)
-    return top < INFINITE, scale_of(errors[start:stop], stop - start, top) if top < INFINITE else np.float32(0)
+    if top >= INFINITE:
+        return False, np.float32(0), np.float32(0)
+    scale, gauge = scale_of(errors[start:stop], stop - start, top)
+    return True, scale, gauge
 
 
-def put_block(values, count, finite, scale, codes, packed, message, offset):
+def put_block(values, count, finite, scale, gauge, codes, packed, message, offset):
     """Write the scale and the codes of a block; its values become their errors, or stay where not all are finite."""
     if finite:
-        quantise(values, scale, np.float32(1) / scale if scale > 0 else np.float32(0), codes)
+        quantise(values, scale, gauge, codes)
     else:
         codes[:count] = ZERO
     write_scale(scale, message, offset)
@@ -141,15 +144,16 @@ def encode_long(x, residual, errors, block, message, offset, memory):
     """
     codes, packed, _ = memory
     stop = min(errors.size, block)
-    finite, scale = measure(x, residual, errors, 0, stop)
+    finite, scale, gauge = measure(x, residual, errors, 0, stop)
     all_finite = finite
     for start in range(0, errors.size, block):
-        after, next_finite, next_scale = min(errors.size, stop + block), True, np.float32(0)
+        after, ahead = min(errors.size, stop + block), (True, np.float32(0), np.float32(0))
         if after > stop:
-            next_finite, next_scale = measure(x, residual, errors, stop, after)
-        put_block(errors[start:stop], stop - start, finite, scale, codes, packed, message, offset)
+            ahead = measure(x, residual, errors, stop, after)
+        put_block(errors[start:stop], stop - start, finite, scale, gauge, codes, packed, message, offset)
         offset += SCALE_BYTES + ((stop - start) * BITS + 7) // 8
-        stop, finite, scale = after, next_finite, next_scale
+        stop = after
+        finite, scale, gauge = ahead
         all_finite &= finite
     return all_finite
 
@@ -162,8 +166,8 @@ def encode_short(x, residual, errors, message, offset, memory):
     codes, packed, run = memory
     count = errors.size
     top = fill_run(x, residual, 0, count, run)
-    scale = scale_of(run, count, top) if top < INFINITE else np.float32(0)
-    put_block(run, count, top < INFINITE, scale, codes, packed, message, offset)
+    scale, gauge = scale_of(run, count, top) if top < INFINITE else (np.float32(0), np.float32(0))
+    put_block(run, count, top < INFINITE, scale, gauge, codes, packed, message, offset)
     for i in range(count):
         errors[i] = run[i]
     return top < INFINITE

@@ -24,6 +24,12 @@ def bf16_scale(top, largest):
 
 
 @inlined
+def inverse_of(scale):
+    """fl(1 / scale), or 0 for a scale of 0."""
+    return np.float32(1) / scale if scale > 0 else np.float32(0)
+
+
+@inlined
 def write_bf16(scale, message, offset):
     """The upper half of a float that has no lower half."""
     bits = np.uint32(bits_of(scale))

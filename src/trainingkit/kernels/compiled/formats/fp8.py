@@ -9,7 +9,7 @@ from trainingkit.kernels.compiled.formats.base import FORMATS
 from trainingkit.kernels.compiled.intrinsics import bits_of, float_of
 from trainingkit.kernels.compiled.magnitude import ABSOLUTE
 from trainingkit.kernels.compiled.options import inlined, specialise
-from trainingkit.kernels.compiled.scales import bf16_scale
+from trainingkit.kernels.compiled.scales import bf16_scale, inverse_of
 
 LARGEST, NORMAL, TO_UNITS, FROM_BITS = np.float32(448), np.float32(2**-6), np.float32(2**9), np.float32(2**120)
 ROUND = np.float32(1.5 * 2**14)
@@ -19,8 +19,9 @@ ONE, REST, SIGN, SIGN_PLACE = np.int32(1), np.int32(0x7F), np.int32(-(2**31)), n
 
 
 def scale_of(values, count, top):
-    """The scale that makes the largest magnitude the largest number."""
-    return bf16_scale(top, LARGEST)
+    """The scale that makes the largest magnitude the largest number, and its inverse."""
+    scale = bf16_scale(top, LARGEST)
+    return scale, inverse_of(scale)
 
 
 def to_code(value, inverse):

@@ -8,15 +8,16 @@ from trainingkit.kernels.compiled.blocks import build
 from trainingkit.kernels.compiled.formats.base import FORMATS
 from trainingkit.kernels.compiled.options import inlined, specialise
 from trainingkit.kernels.compiled.rounding import nearest
-from trainingkit.kernels.compiled.scales import bf16_scale
+from trainingkit.kernels.compiled.scales import bf16_scale, inverse_of
 
 WIDTHS = range(2, 9)
 LEVELS, OFFSET = np.float32(7), np.int32(8)
 
 
 def scale_of(values, count, top):
-    """The scale that makes the largest magnitude the last level."""
-    return bf16_scale(top, LEVELS)
+    """The scale that makes the largest magnitude the last level, and its inverse."""
+    scale = bf16_scale(top, LEVELS)
+    return scale, inverse_of(scale)
 
 
 def to_code(value, inverse):

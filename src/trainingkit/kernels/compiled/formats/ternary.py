@@ -1,4 +1,4 @@
-"""Compiled `ternary` format: see `trainingkit.kernels.reference.formats.ternary` for the arithmetic and the proof."""
+"""Compiled `ternary` format: see `trainingkit.kernels.reference.formats.ternary` for the arithmetic."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from trainingkit.kernels.compiled.formats.base import FORMATS
 from trainingkit.kernels.compiled.intrinsics import bits_of, float_of
 from trainingkit.kernels.compiled.magnitude import ABSOLUTE, RUN
 from trainingkit.kernels.compiled.options import inlined
-from trainingkit.kernels.compiled.rounding import nearest
 
-STEPS, OFFSET = 10, 126
-HALF, FRACTION = np.int32(1 << 21), np.int32(22)
-LEAST_EXPONENT = 127 - 65
-ONE = np.float32(1)
+STEPS, OFFSET, LARGEST = 12, 316, 255
+HALF, FRACTION = np.int32(1 << 20), np.int32(21)
+LEAST_EXPONENT = 127 - 64
+ZERO, ONE, NEVER = np.float32(0), np.float32(1), np.float32(np.inf)
 
 
 @inlined
@@ -55,18 +54,19 @@ def sum_large(values, to_steps, threshold):
 
 @inlined
 def scale_of(values, count, top):
-    """The mean of the magnitudes above 3/4 of the mean, to one bit of fraction; 0 where a byte cannot hold it."""
+    """The mean of the magnitudes above 3/4 of the mean, to two bits of fraction, and the least of what is above."""
     exponent = np.int32(top >> 23)
     if exponent < LEAST_EXPONENT:
-        return np.float32(0)
+        return ZERO, NEVER
     to_steps = float_of(np.int32((2 * 127 + STEPS - exponent) << 23))
     threshold = np.int32(3 * np.int64(sum_steps(values, to_steps)) // (4 * count))
     total, large = sum_large(values, to_steps, threshold)
     mean = np.int64(bits_of(np.float32(total) / np.float32(large)))
     byte = ((mean + (np.int64(exponent - 127 - STEPS) << 23) + HALF) >> FRACTION) - OFFSET
-    if byte < 1 or byte > 255:
-        return np.float32(0)
-    return float_of(np.int32((byte + OFFSET) << FRACTION))
+    if byte < 1:
+        return ZERO, NEVER
+    least = np.float32(np.int32(threshold + 1)) * float_of(np.int32((exponent - STEPS) << 23))
+    return float_of(np.int32((min(byte, LARGEST) + OFFSET) << FRACTION)), least
 
 
 @inlined
@@ -84,9 +84,9 @@ def read_scale(message, offset):
 
 
 @inlined
-def to_code(value, inverse):
+def to_code(value, least):
     """A level, from 1 up."""
-    level = min(max(nearest(value * inverse), -ONE), ONE)
+    level = ONE if value >= least else (-ONE if value <= -least else ZERO)
     return np.uint8(np.int32(level) + 2), level
 
 

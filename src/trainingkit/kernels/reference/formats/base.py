@@ -17,7 +17,7 @@ class Format(Protocol):
     def encode(values: Tensor, plan: RowPlan) -> tuple[Tensor, Tensor]:
         """[rows, keep] fp32 -> ([rows, value_bytes] uint8, [rows, keep] fp32 - the values a reader will see).
 
-        `values - seen` must be exact in fp32 wherever `values` is finite.
+        `values - seen` must be exact in fp32 wherever `values` is finite, unless the quantiser says that it is not.
         """
         ...
 

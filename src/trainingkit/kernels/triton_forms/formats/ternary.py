@@ -1,25 +1,28 @@
-"""`ternary` in Triton: see `trainingkit.kernels.reference.formats.ternary` for the arithmetic and the proof."""
+"""`ternary` in Triton: see `trainingkit.kernels.reference.formats.ternary` for the arithmetic."""
 
 from __future__ import annotations
 
 import triton.language as tl
 
 from trainingkit.kernels.triton_forms.bits import read_bits, write_bits
-from trainingkit.kernels.triton_forms.floats import ABSOLUTE, finite_blocks, inverse_of, nearest_integer
+from trainingkit.kernels.triton_forms.floats import ABSOLUTE, finite_blocks
 from trainingkit.kernels.triton_forms.formats.base import FORMATS, Format
 from trainingkit.kernels.triton_forms.options import piece
 
-STEPS = tl.constexpr(10)
-FRACTION = tl.constexpr(22)
-HALF = tl.constexpr(1 << 21)
-OFFSET = tl.constexpr(126)
+STEPS = tl.constexpr(12)
+LEAST_EXPONENT = tl.constexpr(-64)
+FRACTION = tl.constexpr(21)
+HALF = tl.constexpr(1 << 20)
+OFFSET = tl.constexpr(316)
 
 
 @piece
-def scale_byte(values, top, length):
-    """[blocks, lanes] fp32, the bits of the largest magnitudes, the lengths -> [blocks, 1] int32, 0 to 255."""
-    exponent = top >> 23
-    to_steps = ((-tl.maximum(exponent - 127, -64) + (127 + STEPS)) << 23).to(tl.float32, bitcast=True)
+def measured(values, top, length):
+    """[blocks, lanes] fp32, the bits of the largest magnitudes, the lengths -> [blocks, 1] int32, 0 to 255, the scale's
+    byte, and [blocks, lanes] bool, what is above the threshold.
+    """
+    exponent = (top >> 23) - 127
+    to_steps = ((-tl.maximum(exponent, LEAST_EXPONENT) + (127 + STEPS)) << 23).to(tl.float32, bitcast=True)
     magnitudes = (values.to(tl.int32, bitcast=True) & ABSOLUTE).to(tl.float32, bitcast=True)
     steps = (magnitudes * to_steps).to(tl.int32)
     threshold = tl.sum(3 * steps, axis=1, keep_dims=True) // (4 * tl.maximum(length, 1))  # pyright: ignore[reportOperatorIssue]
@@ -27,9 +30,10 @@ def scale_byte(values, top, length):
     total = tl.sum(tl.where(large, steps, 0), axis=1, keep_dims=True)
     count = tl.sum(large.to(tl.int32), axis=1, keep_dims=True)
     mean = tl.div_rn(total.to(tl.float32), tl.maximum(count, 1).to(tl.float32)).to(tl.int32, bitcast=True)
-    scale = mean + ((exponent - 127 - STEPS) << 23)
-    byte = ((scale + HALF) >> FRACTION) - OFFSET
-    return tl.where((count > 0) & (byte >= 1) & (byte <= 255), byte, 0)  # pyright: ignore[reportOperatorIssue]
+    scale = mean + ((exponent - STEPS) << 23)
+    byte = tl.minimum(((scale + HALF) >> FRACTION) - OFFSET, 255)
+    known = (count > 0) & (byte >= 1) & (exponent >= LEAST_EXPONENT)  # pyright: ignore[reportOperatorIssue]
+    return tl.where(known, byte, 0), large
 
 
 @piece
@@ -42,14 +46,12 @@ def scale_bits(byte):
 def encode(values, place, length, BITS: tl.constexpr):
     """See `Format.encode`."""
     values, top = finite_blocks(values)
-    byte = scale_byte(values, top, length)
-    scale = scale_bits(byte)
-    level = nearest_integer(tl.minimum(tl.maximum(values * inverse_of(scale), -2.0), 2.0))
-    level = tl.minimum(tl.maximum(level, -1.0), 1.0)
+    byte, large = measured(values, top, length)
+    level = tl.where(large & (byte > 0), tl.where(values > 0, 1, -1), 0)
     lane = tl.arange(0, values.shape[1])[None, :]
     tl.store(place, byte.to(tl.uint8), mask=length > 0)
-    write_bits(tl.where(lane < length, level.to(tl.int32) + 2, 0), place + 1, (length + 3) // 4, 2)
-    return level * scale.to(tl.float32, bitcast=True)
+    write_bits(tl.where(lane < length, level + 2, 0), place + 1, (length + 3) // 4, 2)
+    return level.to(tl.float32) * scale_bits(byte).to(tl.float32, bitcast=True)
 
 
 @piece
