@@ -14,7 +14,7 @@ export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev train test lint format test-slow bench-network bench-codec bench-quality bench-frontier clean
+.PHONY: help venv dev train test lint format test-slow bench-network bench-codec bench-quality bench-frontier bench-planner bench-advise bench-exchange clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,18 @@ bench-quality: $(VENV)/.runtime ## loss with the codec against plain DDP, three 
 bench-frontier: $(VENV)/.runtime ## quality against bits on three tasks; hours, but it can be interrupted
 	@mkdir -p benchmarks/results
 	@$(BIN)/trainingkit bench frontier --only near-frontier --json benchmarks/results/frontier.json --page benchmarks/results/frontier.html $(ARGS)
+
+bench-advise: $(VENV)/.runtime ## what advise predicts against what a lab measures; ten minutes
+	@mkdir -p benchmarks/results
+	@$(BIN)/trainingkit bench advise --json benchmarks/results/advise.json $(ARGS)
+
+bench-exchange: $(VENV)/.runtime ## bytes and RAM from 2 to 64 ranks, and islands behind a slow link; five minutes
+	@mkdir -p benchmarks/results
+	@$(BIN)/trainingkit bench exchange --json benchmarks/results/exchange.json --page benchmarks/results/exchange.html $(ARGS)
+
+bench-planner: $(VENV)/.runtime ## the planner against measured runs of others; seconds: make bench-planner ARGS="--file RUNS.csv"
+	@mkdir -p benchmarks/results
+	@$(BIN)/trainingkit bench planner --json benchmarks/results/planner.json $(ARGS)
 
 clean: ## remove what the other targets made (not your runs)
 	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache

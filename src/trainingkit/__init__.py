@@ -13,11 +13,16 @@ if TYPE_CHECKING:
     from trainingkit.api import Trainer as Trainer
     from trainingkit.api import attach as attach
     from trainingkit.api import compress as compress
+    from trainingkit.planner import plan as plan
 
-__all__ = ["Trainer", "attach", "compress"]
+__all__ = ["Trainer", "attach", "compress", "plan"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "plan":
+        from trainingkit import planner
+
+        return planner.plan
     if name in __all__:
         from trainingkit import api
 

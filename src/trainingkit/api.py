@@ -13,16 +13,19 @@ from trainingkit.core import outcome
 from trainingkit.core.errors import TrainingKitError
 from trainingkit.core.logging import LOG
 from trainingkit.core.runfolder import RunFolder
+from trainingkit.planner import plan
 from trainingkit.sync.contract import Sync
 from trainingkit.sync.doors import squeeze
-from trainingkit.sync.section import DEFAULT_CODEC
+from trainingkit.sync.every import trains_apart
+from trainingkit.sync.every.door import follow_script
+from trainingkit.sync.section import AUTO_CODEC
 from trainingkit.trainer.exempted import nothing_squeezed
 from trainingkit.trainer.fit import Trainer
 from trainingkit.trainer.kit import Kit
 from trainingkit.trainer.recipe import KitConfig, load_kit_config
 from trainingkit.trainer.session import open_session
 
-__all__ = ["Trainer", "attach", "compress"]
+__all__ = ["Trainer", "attach", "compress", "plan"]
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,11 +36,12 @@ if TYPE_CHECKING:
 
 def compress(
     model: nn.Module,
-    codec: str = DEFAULT_CODEC,
+    codec: str = AUTO_CODEC,
     *,
     warmup_steps: int | None = None,
     timeout_s: float = 300.0,
     normalise: bool = False,
+    optimizer: Optimizer | None = None,
 ) -> Sync:
     """Squeeze the gradients of a DDP model: one line on a script that exists. All ranks call it once.
 
@@ -46,13 +50,17 @@ def compress(
 
     Args:
         model: in DistributedDataParallel, before its first forward.
-        codec: "all|int4(block=64)" (about a seventh of the bytes), "topk(density=0.05, chunk=4096)|int4" (about a
-            fortieth), or "none" (plain DDP). Embeddings and the head travel in bf16, so a model with a big vocabulary
+        codec: "auto" (the least lossy of a ladder of codecs that hides behind backward on this link; plain DDP where
+            that is as fast), or one that stays: "all|int4(block=64)" (about a seventh of the bytes),
+            "topk(density=0.05, chunk=4096)|int4" (about a fortieth), or "none" (plain DDP). Embeddings and the head travel in bf16, so a model with a big vocabulary
             keeps more: a quarter where they are a third of the parameters.
-        warmup_steps: steps that travel in 8 bits first; default: 40 for a codec that selects, else none.
+        warmup_steps: steps that travel in 8 bits first; default: 40 for a codec that selects, 10 for a normalised one
+            of at most 3 bits, else none.
         timeout_s: deadline of one collective, in seconds.
         normalise: divide matrices by the root of their agreed second moment before coding, so that coarse codecs lose
             less. It costs 8 bytes of memory a parameter.
+        optimizer: over the model's parameters; needed where they and not gradients travel, as with "every(4)|all|int4":
+            each rank then trains on its own, and each fourth `optimizer.step()` exchanges what has changed.
 
     Returns:
         The synchroniser: `state_dict`, `load_state_dict`, `detach`, `stats`.
@@ -66,7 +74,11 @@ def compress(
         model = DistributedDataParallel(model)
         sync = trainingkit.compress(model, "all|int4(block=64)")
     """
-    sync = squeeze(model, codec, warmup_steps=warmup_steps, timeout_s=timeout_s, normalise=normalise)
+    if trains_apart(codec):
+        settings: dict[str, Any] = {"warmup_steps": warmup_steps, "timeout_s": timeout_s, "normalise": normalise}
+        sync = follow_script(model, optimizer, codec, **settings)
+    else:
+        sync = squeeze(model, codec, warmup_steps=warmup_steps, timeout_s=timeout_s, normalise=normalise)
     nothing = nothing_squeezed(sync, model)
     if nothing and torch.distributed.get_rank() == 0:
         LOG.warning("%s", nothing)

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from ranks import Context, Pool
+from trainingkit.cluster.islands import Islands
 from trainingkit.codec import Codec
 from trainingkit.exchange import EXCHANGES, pick_exchange
 from trainingkit.exchange.clock import StageClock
@@ -79,7 +80,7 @@ def exchanged(context: Context, cases: Sequence[Case]) -> list[list[list[torch.T
 
 def _one_case(context: Context, case: Case, lanes: Sequence[Lane]) -> list[list[torch.Tensor]]:
     kind = EXCHANGES.get(case.exchange)
-    owners = kind.owners(context.world_size)
+    owners = kind.seat(lanes).shards
     layouts = [Layout(case.squeezed, owners, GRANULE), Layout(case.exempt, owners, 1)]
     carried = [(layout, torch.zeros(layout.padded), Residuals.zeros(layout)) for layout in layouts]
     found = []
@@ -185,17 +186,33 @@ def test_two_ranks_gather_and_more_are_sharded() -> None:
     assert [pick_exchange(ranks) for ranks in (2, 3, 4, 64)] == ["gather", "sharded", "sharded", "sharded"]
 
 
+@pytest.mark.parametrize(
+    ("islands", "wanted"),
+    [
+        ([[0, 1], [2, 3]], "hierarchical"),
+        ([[0, 2, 4], [1, 3, 5]], "hierarchical"),
+        ([[0, 1, 2, 3]], "sharded"),
+        ([[0], [1], [2]], "sharded"),
+        ([[0], [1]], "gather"),
+        ([[0, 1], [2]], "sharded"),
+    ],
+)
+def test_islands_of_one_size_take_two_levels(islands: list[list[int]], wanted: str) -> None:
+    found = Islands.of(islands)
+    assert pick_exchange(found.ranks, found) == wanted
+
+
 def flagged(context: Context, exchange: str, weights: list[float], bad_rank: int) -> tuple[bool, bool, bool]:
     """(finite, counted, whether the mean is finite) of a round in which one rank's last element is not finite."""
     kind = EXCHANGES.get(exchange)
-    layout = Layout(300, kind.owners(context.world_size), 64)
+    lanes = [Lane(dist.new_group(backend="gloo")) for _ in range(2)]
+    layout = Layout(300, kind.seat(lanes).shards, 64)
     residuals = Residuals.zeros(layout)
     values = torch.ones(layout.padded)
     values[300:] = 0.0
     if context.rank == bad_rank:
         values[299] = float("inf")
     part = Part(Codec(INT4), layout, in_pieces(values, layout), residuals)
-    lanes = [Lane(dist.new_group(backend="gloo")) for _ in range(2)]
     round_ = kind([part], lanes, lambda: weights[context.rank], StageClock())
     for stage in round_.stages:
         stage()

@@ -19,6 +19,7 @@ ROOMS = (
     "data",
     "models",
     "netlab",
+    "planner",
     "recovery",
     "report",
     "sync",

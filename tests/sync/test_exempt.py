@@ -110,4 +110,4 @@ def in_place_elements(part: Carried, bucket: torch.Tensor) -> int:
 
 def test_neighbours_are_copied_together() -> None:
     part = Carried([Run("a", 0, 0, 3), Run("b", 3, 3, 4), Run("c", 9, 7, 2)], owners=1, granule=1)
-    assert [(s.in_bucket, s.in_part, s.elements) for s in part._stretches] == [(0, 0, 7), (9, 7, 2)]
+    assert [(s.in_bucket, s.in_part, s.elements) for s in part.stretches] == [(0, 0, 7), (9, 7, 2)]

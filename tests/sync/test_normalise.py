@@ -19,11 +19,12 @@ from squeezed_models import INT4, batch, digest, gradients, loss_of, net, squeez
 from torch import nn
 
 from ranks import Context, Pool, RankFailed
-from trainingkit.codec import Codec
+from trainingkit.codec import Codec, parse
 from trainingkit.recovery.jsonstate import dumps, loads
 from trainingkit.recovery.treestate import attach_tensors, detach_tensors
 from trainingkit.sync.bucketplan import Carried, Run
 from trainingkit.sync.moment import FLOOR, Moment, unit_of
+from trainingkit.sync.piloting import default_warmup
 from trainingkit.sync.plain import SingleProcess
 from trainingkit.sync.residualstate import State, export, fill, in_gradients, pending, redistribute, state_in
 
@@ -68,7 +69,7 @@ def chosen_steps(context: Context, codec: str, steps: int, options: dict[str, An
     scale = options.get("scale", 1.0)
     weights = options.get("weights")
     seen = []
-    with squeezed(ddp, codec, normalise=options.get("normalise", True)) as sync:
+    with squeezed(ddp, codec, normalise=options.get("normalise", True), warmup_steps=0) as sync:
         sync.scaler = torch.amp.GradScaler("cpu", init_scale=scale) if scale != 1.0 else None
         if sync.scaler is not None:
             sync.scaler.scale(torch.ones(1))
@@ -102,10 +103,12 @@ def reference(codec: Codec, ranks: int, name: str, steps: int) -> tuple[list[tor
         mean = (tell(mean, answer) if ranks > 2 else mean) * unit
         seen.append(mean)
         square = square + 0.05 * (mean * mean - square) if known else mean * mean
-        known, root = True, square.sqrt()
-        halves = root
-        while halves.numel() > 1:
-            halves = halves.view(2, -1)[0] + halves.view(2, -1)[1]
+        known, root = True, square.double().sqrt().float()
+        halves = root.view(-1, 1024)
+        while halves.shape[1] > 1:
+            halves = halves[:, : halves.shape[1] // 2] + halves[:, halves.shape[1] // 2 :]
+        while halves.shape[0] > 1:
+            halves = halves[: len(halves) // 2] + halves[len(halves) // 2 :]
         following = root.clamp_min(FLOOR * float(halves) / n)
         for residual in (*own, answer):
             residual.mul_(unit / following)
@@ -348,6 +351,21 @@ def test_another_number_of_ranks_owes_the_same_in_gradients() -> None:
             assert torch.allclose(owed, before[name], rtol=1e-6, atol=0.0)
 
 
+@pytest.mark.parametrize(
+    ("codec", "normalise", "steps"),
+    [
+        ("all|int2", True, 10),
+        ("all|int3", True, 10),
+        ("all|int4", True, 0),
+        ("all|int2", False, 0),
+        ("topk(0.05)|int2", True, 40),
+        ("topk(0.05)|int4", False, 40),
+    ],
+)
+def test_few_bits_begin_with_eight(codec: str, normalise: bool, steps: int) -> None:
+    assert default_warmup(parse(codec), normalise=normalise) == steps
+
+
 def test_one_rank_alone_pays_gradients() -> None:
     model = nn.Linear(4, 3, bias=False)
     square = torch.linspace(0.0, 9.0, 12)
@@ -372,7 +390,10 @@ def test_squares_that_fp32_cannot_hold_are_forgotten() -> None:
     for mean in ([3.0, 4.0, 1.0, 1.0], [1e30, 4.0, 1.0, 2.0], [0.5, 0.5, 1.0, 1.0]):
         proposed = torch.tensor([*mean, 0.0, 0.0])
         moment.propose(proposed)
-        changes.append(moment.commit(proposed))
+        own, answer = torch.ones(6), torch.ones(3)
+        moment.commit(proposed, own, answer, 1)
+        assert torch.equal(answer, own[1:4])
+        changes.append(own)
     assert changes[1].tolist()[:2] == [3.0, 4.0], "back to gradients' units"
     assert moment.square[:2].tolist() == [0.25, 0.25] and moment.unit[:2].tolist() == [0.5, 0.5], "begun anew"
     assert moment.square[2] == 1.0 and 1.0 < moment.square[3] < 1.2, "the other parameter went on"
@@ -391,7 +412,7 @@ def test_the_unit_does_not_depend_on_the_number_of_threads(elements: int, seed: 
     torch.set_num_threads(before)
     assert torch.equal(*found)
     assert float(found[0].min()) >= FLOOR * mean * (1 - 1e-5)
-    assert torch.equal(found[0], square.sqrt().clamp_min(float(found[0].min())))
+    assert torch.equal(found[0], square.double().sqrt().float().clamp_min(float(found[0].min())))
 
 
 @settings(deadline=None, max_examples=40)
@@ -406,7 +427,8 @@ def test_a_part_goes_out_in_its_unit_and_comes_back(owners: int, bf16: bool, sca
     part.take(bucket, scale)
     (piece,) = part.values.pieces
     assert torch.equal(piece.tensor[:70], before[3:73].float() * scale), "a unit of one where nothing is known"
-    assert torch.equal(piece.tensor[70:371], before[80:381].float() * scale / torch.linspace(1.0, 100.0, 301).sqrt())
+    unit = torch.linspace(1.0, 100.0, 301).double().sqrt().float()
+    assert torch.equal(piece.tensor[70:371], before[80:381].float() * scale / unit)
     assert piece.tensor.numel() == part.layout.padded and not piece.tensor[371:].any()
     part.put(bucket, 1.0 / scale)
     assert torch.allclose(bucket.float(), before.float(), rtol=1e-2 if bf16 else 1e-6)

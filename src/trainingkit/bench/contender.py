@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainingkit.codec import parse
 from trainingkit.core.registry import Registry
+from trainingkit.sync.contract import Sync
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,10 @@ class Contender:
         backward: context of forward and backward.
         finish: ends the step after the optimizer's update; returns the bytes it says this rank sent.
         close: releases threads.
+        settled: whether it sends as it will go on sending; until then its turns are not measured.
+        searches: it settles by what it sees of the link, so it must do so on the shaped one.
+        told: what the table calls it at the end, where that is more than the label.
+        sync: ours, where it is ours.
         agrees: False when ranks do not exchange gradients; its loss then means nothing beside the others'.
     """
 
@@ -53,11 +60,41 @@ class Contender:
     finish: Callable[[], int] = lambda: 0
     close: Callable[[], None] = lambda: None
     agrees: bool = True
+    settled: Callable[[], bool] = lambda: True
+    searches: bool = False
+    told: Callable[[], str] | None = None
+    sync: Sync | None = None
 
 
 Builder = Callable[[nn.Module, Setting], Contender]
 CONTENDERS: Registry[Builder] = Registry("contender", "trainingkit.bench.contenders")
 """Entries: builders. All ranks build the same contenders in the same order."""
+
+
+NORMALISED = "+normalised"
+"""At the end of a codec that is a contender by itself."""
+
+
+def builder_of(name: str) -> Builder:
+    """The builder of a contender: a registered one, or a codec's.
+
+    Args:
+        name: for example "plain", "all|int8(block=64)" or "all|int3(block=64)+normalised".
+
+    Raises:
+        ConfigError: there is none of that name, or the codec cannot be read.
+    """
+    if "|" not in name:
+        return CONTENDERS.get(name, field="--contenders")
+    from trainingkit.bench.contenders.squeezed import of_codec
+
+    codec = str(parse(name.removesuffix(NORMALISED), field="--contenders"))
+    return of_codec(codec, normalise=name.endswith(NORMALISED))
+
+
+def split_names(text: str) -> list[str]:
+    """Names between commas; those inside of a codec's parentheses do not separate."""
+    return [name.strip() for name in re.split(r",(?![^(]*\))", text) if name.strip()]
 
 
 def data_parallel(model: nn.Module, group: dist.ProcessGroup, **options: Any) -> DistributedDataParallel:

@@ -19,13 +19,20 @@ def make_app() -> App:
     import cyclopts
 
     from trainingkit import __version__
+    from trainingkit.cli.advise import advise
     from trainingkit.cli.bench import BENCH_HELP, bench_codec, bench_network, bench_page
+    from trainingkit.cli.bench_advise import bench_advise
+    from trainingkit.cli.bench_changes import bench_changes
+    from trainingkit.cli.bench_exchange import bench_exchange
     from trainingkit.cli.bench_frontier import bench_frontier
+    from trainingkit.cli.bench_planner import bench_planner
     from trainingkit.cli.bench_quality import bench_quality
     from trainingkit.cli.data_build import data_build
     from trainingkit.cli.evaluate import evaluate
     from trainingkit.cli.export import export
     from trainingkit.cli.netlab import netlab
+    from trainingkit.cli.plan import plan
+    from trainingkit.cli.plan_score import plan_score
     from trainingkit.cli.probe import probe
     from trainingkit.cli.report import report
     from trainingkit.cli.resume import resume
@@ -46,13 +53,21 @@ def make_app() -> App:
     data = cyclopts.App(name="data", help=DATA_HELP, help_format="plaintext", help_epilogue="", sort_key=len(named))
     data.command(data_build, name="build")
     app.command(data)
+    app.command(advise, name="advise", sort_key=len(named) + 1, help_epilogue="")
+    planner = cyclopts.App(
+        name="plan", help_format="plaintext", help_epilogue="", sort_key=len(named) + 1, version_flags=()
+    )
+    planner.default(plan)
+    planner.command(plan_score, name="score")
+    app.command(planner)
     app.command(probe, name="probe", sort_key=len(named) + 1, help_epilogue="")
     app.command(netlab, name="netlab", sort_key=len(named) + 2, help_epilogue="")
     bench = cyclopts.App(
         name="bench", help=BENCH_HELP, help_format="plaintext", help_epilogue="", sort_key=len(named) + 3
     )
-    benches = {"network": bench_network, "codec": bench_codec, "quality": bench_quality}
-    benches |= {"frontier": bench_frontier, "page": bench_page}
+    benches = {"network": bench_network, "codec": bench_codec, "quality": bench_quality, "exchange": bench_exchange}
+    benches |= {"frontier": bench_frontier, "changes": bench_changes, "advise": bench_advise, "page": bench_page}
+    benches |= {"planner": bench_planner}
     for place, (name, command) in enumerate(benches.items()):
         bench.command(command, name=name, sort_key=place)
     app.command(bench)

@@ -38,6 +38,7 @@ def bench_network(
     Examples:
       trainingkit bench network --hosts 4 --link 100mbit --json network.json --page network.html
       trainingkit bench network --link 100mbit --delay 20ms --minutes 6
+      trainingkit bench network --codec auto --link 25mbit --contenders "plain,all|int4,all|int3+normalised"
       trainingkit bench network --link unshaped --loss-steps 0
       trainingkit bench network --hosts 2 --scale tiny --rounds 3 --minutes 0.2
 
@@ -52,9 +53,10 @@ def bench_network(
     delay
         One-way delay between two hosts.
     codec
-        What ours sends. Default: that of `trainingkit train`.
+        What ours sends; "auto": what the controller chooses, after it has settled. Default: all|int4(block=64).
     contenders
-        Others, separated by commas. Default: plain,bf16,powersgd-2,powersgd-4.
+        Others, separated by commas: names, or codecs such as "all|int8" or "all|int3+normalised". Default:
+        plain,bf16,powersgd-2,powersgd-4.
     rounds
         At least so many rounds; more are added while no communication against itself is not 1.00 +- 0.02.
     minutes
@@ -72,13 +74,14 @@ def bench_network(
     page
         Where to write the page, one HTML file.
     """
+    from trainingkit.bench.contender import split_names
     from trainingkit.bench.network.run import run
     from trainingkit.bench.network.spec import NetworkSpec
     from trainingkit.cli.bench_progress import progress
     from trainingkit.core.section import check
     from trainingkit.core.units import parse_seconds
 
-    given = {"codec": codec, "contenders": contenders.split(",") if contenders else None}
+    given = {"codec": codec, "contenders": split_names(contenders) if contenders else None}
     values = {name: value for name, value in given.items() if value is not None}
     values |= {"hosts": hosts, "link": link, "delay_s": parse_seconds(delay, field="--delay"), "scale": scale}
     values |= {"rounds": rounds, "minutes": minutes, "loss_steps": loss_steps, "steps_per_turn": steps_per_turn}

@@ -37,6 +37,7 @@ def netlab(
       trainingkit netlab --hosts 4 --link 100mbit
       trainingkit netlab --hosts 4 --link 100mbit --delay 20ms -- python train.py
       trainingkit netlab --links 100mbit,100mbit,20mbit,100mbit -- trainingkit train
+      trainingkit netlab --islands 2 --between 20mbit
       trainingkit netlab --islands 2+2 --link 1gbit --between 20mbit --between-delay 30ms -- python train.py
 
     Ends with the exit code of the rank that failed first (128 + N when signal N ended it).
@@ -52,7 +53,7 @@ def netlab(
     links
         One rate for each host, separated by commas.
     islands
-        Groups of hosts behind a shared uplink each, for example 2+2.
+        Groups of hosts behind a shared uplink each, for example 2+2; a number alone is how many, all of one size.
     between
         Rate of each island's uplink.
     delay

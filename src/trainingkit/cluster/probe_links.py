@@ -25,6 +25,27 @@ COLLECTIVE_LIMIT_S = 3.0
 
 
 @dataclass(frozen=True)
+class Effort:
+    """How much is done for one pair.
+
+    Args:
+        pings: round trips, of which the first two do not count.
+        first_bytes, most_bytes: the first transfer, and the longest.
+        enough_s: a transfer that lasts so long is not doubled.
+        transfers: how many of that length; the best one counts.
+    """
+
+    pings: int = PINGS
+    first_bytes: int = FIRST_BYTES
+    most_bytes: int = MOST_BYTES
+    enough_s: float = ENOUGH_S
+    transfers: int = LONG_TRANSFERS
+
+
+THOROUGH = Effort()
+
+
+@dataclass(frozen=True)
 class PairLink:
     """One way from rank `source` to rank `target`."""
 
@@ -62,8 +83,8 @@ def measure_links(group: dist.ProcessGroup, *, budget_s: float) -> tuple[list[Pa
             left.append((one, other))
             continue
         if rank in (one, other):
-            own += _measure_pair(group, one, other)
-    return _share(group, own), left
+            own += measure_pair(group, one, other, THOROUGH)
+    return share(group, own), left
 
 
 def measure_collectives(group: dist.ProcessGroup) -> list[Collective]:
@@ -79,25 +100,26 @@ def measure_collectives(group: dist.ProcessGroup) -> list[Collective]:
     return found
 
 
-def _measure_pair(group: dist.ProcessGroup, one: int, other: int) -> list[PairLink]:
+def measure_pair(group: dist.ProcessGroup, one: int, other: int, effort: Effort) -> list[PairLink]:
+    """Both ways between two ranks; both call it. Returns the way to this rank, which its receiver measures."""
     rank = dist.get_rank(group)
     first = rank == one
     peer = other if first else one
-    latency_s = _ping(group, peer) if first else _pong(group, peer)
+    latency_s = _ping(group, peer, effort.pings) if first else _pong(group, peer, effort.pings)
     links = []
     for source, target in ((one, other), (other, one)):
         if rank == source:
-            _send_until_enough(group, target)
+            _send_until_enough(group, target, effort)
         else:
-            links.append(PairLink(source, target, latency_s, _receive_until_enough(group, source)))
+            links.append(PairLink(source, target, latency_s, _receive_until_enough(group, source, effort)))
     return links
 
 
-def _ping(group: dist.ProcessGroup, peer: int) -> float:
+def _ping(group: dist.ProcessGroup, peer: int, pings: int) -> float:
     """Median half round trip, told to the peer as well."""
     byte = torch.zeros(1, dtype=torch.float64)
     trips = []
-    for _ in range(PINGS):
+    for _ in range(pings):
         before = time.perf_counter()
         dist.send(byte, group=group, group_dst=peer)
         dist.recv(byte, group=group, group_src=peer)
@@ -107,18 +129,18 @@ def _ping(group: dist.ProcessGroup, peer: int) -> float:
     return latency_s
 
 
-def _pong(group: dist.ProcessGroup, peer: int) -> float:
+def _pong(group: dist.ProcessGroup, peer: int, pings: int) -> float:
     value = torch.zeros(1, dtype=torch.float64)
-    for _ in range(PINGS):
+    for _ in range(pings):
         dist.recv(value, group=group, group_src=peer)
         dist.send(value, group=group, group_dst=peer)
     dist.recv(value, group=group, group_src=peer)
     return float(value)
 
 
-def _send_until_enough(group: dist.ProcessGroup, peer: int) -> None:
+def _send_until_enough(group: dist.ProcessGroup, peer: int, effort: Effort) -> None:
     """Send transfers of the sizes that the receiver asks for; zero ends it."""
-    wanted = torch.tensor([FIRST_BYTES])
+    wanted = torch.tensor([effort.first_bytes])
     while n_bytes := int(wanted):
         block = torch.zeros(n_bytes // BLOCKS, dtype=torch.uint8)
         for _ in range(BLOCKS):
@@ -126,14 +148,14 @@ def _send_until_enough(group: dist.ProcessGroup, peer: int) -> None:
         dist.recv(wanted, group=group, group_src=peer)
 
 
-def _receive_until_enough(group: dist.ProcessGroup, peer: int) -> float:
+def _receive_until_enough(group: dist.ProcessGroup, peer: int, effort: Effort) -> float:
     """Bits per second: sizes double until a transfer lasts; the best of some that last is least disturbed by others."""
-    n_bytes, rates = FIRST_BYTES, list[float]()
+    n_bytes, rates = effort.first_bytes, list[float]()
     while n_bytes:
         later_s = _receive(group, peer, n_bytes)
-        if 2 * later_s >= ENOUGH_S or n_bytes >= MOST_BYTES:
+        if 2 * later_s >= effort.enough_s or n_bytes >= effort.most_bytes:
             rates.append(4 * n_bytes / max(later_s, 1e-9))
-            n_bytes = 0 if len(rates) == LONG_TRANSFERS else n_bytes
+            n_bytes = 0 if len(rates) == effort.transfers else n_bytes
         else:
             n_bytes *= 2
         dist.send(torch.tensor([n_bytes]), group=group, group_dst=peer)
@@ -163,7 +185,7 @@ def _agree(group: dist.ProcessGroup, value: float) -> float:
     return float(tensor)
 
 
-def _share(group: dist.ProcessGroup, own: list[PairLink]) -> list[PairLink]:
+def share(group: dist.ProcessGroup, own: list[PairLink]) -> list[PairLink]:
     """Everybody's links on every rank: a [ranks, ranks, 2] table, each entry filled by its receiver."""
     ranks = dist.get_world_size(group)
     table = torch.zeros(ranks, ranks, 2, dtype=torch.float64)

@@ -67,7 +67,12 @@ def mean_factors(weights: Sequence[float]) -> list[float]:
 
 
 def mean(
-    parts: Sequence[Part], received: torch.Tensor, factors: Sequence[float], out: Sequence[Sequence[Piece]]
+    parts: Sequence[Part],
+    received: torch.Tensor,
+    factors: Sequence[float],
+    out: Sequence[Sequence[Piece]],
+    *,
+    each: int = 1,
 ) -> None:
     """out = sum over ranks of factor_r x message_r, times 1/N.
 
@@ -76,17 +81,23 @@ def mean(
     Args:
         received: [ranks, bytes] uint8, in rank order.
         out: per part the pieces, [shard] fp32 together, overwritten.
+        each: of how many the values of one message are the sum; N counts all of them.
     """
     for (part, codes), pieces in zip(_codes(parts, received), out, strict=True):
         for piece in pieces:
             of_piece = codes[:, part.bytes_of(piece)]
             for rank, (code, factor) in enumerate(zip(of_piece.unbind(), factors, strict=True)):
                 part.codec.decode(code, piece.tensor, weight=factor, accumulate=rank > 0)
-            piece.tensor.mul_(1.0 / len(factors))
+            piece.tensor.mul_(1.0 / (each * len(factors)))
 
 
 def answer(
-    parts: Sequence[Part], received: torch.Tensor, reply: torch.Tensor, sums: Sequence[torch.Tensor]
+    parts: Sequence[Part],
+    received: torch.Tensor,
+    reply: torch.Tensor,
+    sums: Sequence[torch.Tensor],
+    *,
+    each: int = 1,
 ) -> list[float]:
     """As owner: the weighted mean of all ranks' messages, encoded again with the owner's own residual.
 
@@ -94,12 +105,13 @@ def answer(
         received: [ranks, bytes] uint8, in rank order.
         reply: [bytes] uint8, overwritten.
         sums: per part [shard] fp32, scratch.
+        each: as in `mean`.
 
     Returns:
         The factors of all ranks.
     """
     finite, factors = listen(received)
-    mean(parts, received, factors, [[Piece(0, total)] for total in sums])
+    mean(parts, received, factors, [[Piece(0, total)] for total in sums], each=each)
     for (part, code), total in zip(_codes(parts, reply.unsqueeze(0)), sums, strict=True):
         finite &= part.codec.encode(total, part.residuals.answer, code[0], part.residuals.answer_next)
     write_header(reply, finite=finite, weight=0.0)

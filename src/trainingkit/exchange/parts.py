@@ -6,6 +6,7 @@ known before the first byte is sent.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -36,12 +37,12 @@ class Residuals:
     @staticmethod
     def zeros(layout: Layout) -> Residuals:
         """Nothing owed."""
-        sharded = layout.owners > 1
+        answers = layout.answers and layout.owners > 1
         return Residuals(
             own=torch.zeros(layout.padded),
             own_next=torch.zeros(layout.padded),
-            answer=torch.zeros(layout.shard) if sharded else None,
-            answer_next=torch.zeros(layout.shard) if sharded else None,
+            answer=torch.zeros(layout.shard) if answers else None,
+            answer_next=torch.zeros(layout.shard) if answers else None,
         )
 
     def commit(self, *, counted: bool = True) -> None:
@@ -63,11 +64,13 @@ class Layout:
         elements: how many there are.
         owners: how many shards; 1 where every rank decodes everything itself.
         granule: shards are a multiple of it; of every codec that will carry these elements, the granule divides it.
+        answers: whether owners encode the mean of their shard again.
     """
 
     elements: int
     owners: int
     granule: int
+    answers: bool = True
 
     @property
     def shard(self) -> int:
@@ -110,7 +113,6 @@ class Part:
     Attributes:
         shard: elements per owner.
         message_bytes: bytes of one shard's code.
-        code: [owners * message_bytes] uint8, scratch: the code of all shards.
     """
 
     def __init__(self, codec: Codec, layout: Layout, values: Values, residuals: Residuals) -> None:
@@ -121,7 +123,11 @@ class Part:
         self.residuals = residuals
         self.shard = layout.shard
         self.message_bytes = codec.message_bytes(layout.shard)
-        self.code = torch.zeros(layout.owners * self.message_bytes, dtype=torch.uint8)
+
+    @functools.cached_property
+    def code(self) -> torch.Tensor:
+        """[owners * message_bytes] uint8, scratch: the code of all shards."""
+        return torch.zeros(self.layout.owners * self.message_bytes, dtype=torch.uint8)
 
     def encode(self) -> bool:
         """Write the code of all elements, and the new residuals beside the old. Returns whether all are finite."""

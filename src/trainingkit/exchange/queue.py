@@ -16,6 +16,7 @@ from trainingkit.core.errors import StepError
 from trainingkit.core.logging import LOG
 
 STAGES = 3
+"""Of the flat exchanges; one on islands has more."""
 Stage = Callable[[], None]
 Done = Callable[[BaseException | None], None]
 
@@ -27,19 +28,20 @@ class _Item:
 
 
 class OrderedQueue:
-    """Runs rounds through up to STAGES stages.
+    """Runs rounds through their stages.
 
     Args:
         name: part of the threads' names.
+        stages: the most that a round may have.
     """
 
-    def __init__(self, name: str) -> None:
-        self._inboxes: list[queue.SimpleQueue[_Item | None]] = [queue.SimpleQueue() for _ in range(STAGES)]
+    def __init__(self, name: str, *, stages: int = STAGES) -> None:
+        self._inboxes: list[queue.SimpleQueue[_Item | None]] = [queue.SimpleQueue() for _ in range(stages)]
         self._error: BaseException | None = None
         self._closed = False
         self._threads = [
             threading.Thread(target=self._work, args=(stage,), name=f"{name}-{stage}", daemon=True)
-            for stage in range(STAGES)
+            for stage in range(stages)
         ]
         for thread in self._threads:
             thread.start()
@@ -50,7 +52,7 @@ class OrderedQueue:
         Raises:
             StepError: the queue is closed.
         """
-        assert len(stages) <= STAGES
+        assert len(stages) <= len(self._inboxes)
         if self._closed:
             raise StepError(
                 "The exchange of this model is closed.",
@@ -68,7 +70,7 @@ class OrderedQueue:
             thread.join()
 
     def _work(self, stage: int) -> None:
-        last = stage == STAGES - 1
+        last = stage == len(self._inboxes) - 1
         while True:
             item = self._inboxes[stage].get()
             if item is not None:

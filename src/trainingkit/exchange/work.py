@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import torch.distributed as dist
+from typing import Protocol
+
+
+class Waitable(Protocol):
+    """A collective under way: `torch.distributed.Work`, or what stands for it within one process."""
+
+    def wait(self) -> object:
+        """Until the data are there."""
+        ...
 
 
 class Pending:
     """Keeps the Work, and so its buffers, alive until `wait` (nanochat issue 843: freed early means torn data)."""
 
-    def __init__(self, work: dist.Work) -> None:
-        self._work: dist.Work | None = work
+    def __init__(self, work: Waitable) -> None:
+        self._work: Waitable | None = work
 
     def wait(self) -> None:
         """Until the data are there. Raises RuntimeError when a peer is lost."""

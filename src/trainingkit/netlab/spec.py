@@ -126,7 +126,7 @@ def spec_from_texts(
         ConfigError: one of the texts cannot be read, or they contradict each other.
     """
     rates = tuple(part.strip() for part in links.split(",")) if links else ()
-    sizes = _sizes(islands) if islands else ()
+    sizes = parse_sizes(islands, hosts=hosts) if islands else ()
     return LabSpec(
         hosts=hosts if hosts is not None else len(rates) or sum(sizes) or 2,
         link=link or UNSHAPED,
@@ -159,17 +159,25 @@ def parse_share(text: str, *, field: str) -> float:
     return float(match[1]) / (100 if match[2] else 1)
 
 
-def _sizes(text: str) -> tuple[int, ...]:
+def parse_sizes(text: str, *, hosts: int | None = None) -> tuple[int, ...]:
+    """'2+2' -> (2, 2); '2' is the same for four hosts, or where nothing is said of hosts. Raises ConfigError.
+
+    Args:
+        hosts: what a number alone shares out; by default two for each island.
+    """
     parts = [part.strip() for part in text.split("+")]
     if not all(part.isdecimal() for part in parts):
         raise ConfigError(
             "These are no islands.",
             field="islands",
             found=repr(text),
-            expected="sizes such as 2+2",
+            expected="sizes such as 2+2, or how many islands",
             next_step="Write whole numbers with '+' between them.",
         )
-    return tuple(int(part) for part in parts)
+    sizes = tuple(int(part) for part in parts)
+    if len(sizes) == 1 and sizes[0] > 1:
+        return ((2 if hosts is None else hosts // sizes[0]),) * sizes[0]
+    return sizes
 
 
 def _in_range(field: str, value: float, low: float, high: float) -> None:

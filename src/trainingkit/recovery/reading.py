@@ -53,15 +53,22 @@ def load(
 
 
 def load_new(
-    path: Path, *, rank: int = 0, world_size: int = 1, group: ProcessGroup | None = None, only: str = ""
+    path: Path,
+    *,
+    rank: int = 0,
+    world_size: int = 1,
+    group: ProcessGroup | None = None,
+    only: str = "",
+    of: int | None = None,
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """As `load`, into new CPU tensors: whatever the snapshot holds for this rank."""
+    """As `load`, into new CPU tensors: whatever the snapshot holds for this rank, or for the rank `of` in its place."""
+    owner = rank if of is None else of
     listed = _verified(path, rank, world_size, group)
     specs: dict[str, TensorSpec] = {}
-    agree(group, lambda: specs.update(stored_specs(path, rank, only)), doing=DOING)
+    agree(group, lambda: specs.update(stored_specs(path, owner, only)), doing=DOING)
     tensors = {name: torch.zeros(spec.shape, dtype=spec.dtype) for name, spec in specs.items()}
     store.read(path, tensors, group)
-    return tensors, {} if only else _state(path, listed, rank, world_size)
+    return tensors, {} if only else _state(path, listed, owner, world_size)
 
 
 def read_shared(path: Path) -> dict[str, Any]:

@@ -50,10 +50,12 @@ class Carried:
 
     Args:
         direct_elements: fewer are copied.
+        answers: whether owners encode the mean again.
         normalise: code the elements in units of the agreed second moment's root (`sync.moment`); the residuals are in
             that unit, too.
 
     Attributes:
+        stretches: where the elements are in the bucket.
         values: where the elements are, from `take` on until the next one.
         moment: None where elements are coded as they are.
     """
@@ -65,24 +67,44 @@ class Carried:
         owners: int,
         granule: int,
         direct_elements: int = DIRECT_ELEMENTS,
+        answers: bool = True,
         normalise: bool = False,
     ) -> None:
         self.runs = tuple(runs)
-        self.layout = Layout(sum(run.elements for run in runs), owners, granule)
+        self.layout = Layout(sum(run.elements for run in runs), owners, granule, answers)
         self.residuals = Residuals.zeros(self.layout)
         self.values = Values()
-        self._stretches = _joined(self.runs)
-        whole = [_whole_granules(each, granule) for each in self._stretches]
+        self.stretches = _joined(self.runs)
+        whole = [_whole_granules(each, granule) for each in self.stretches]
         self._direct = [each for each in whole if each.elements >= direct_elements]
-        self.moment = Moment([run.span for run in self.runs], self.layout.padded) if normalise else None
+        self.moment: Moment | None = None
         self._room = torch.zeros(self.layout.padded)
         self._taken: list[Stretch] = []
+        if normalise:
+            self.set_normalise(on=True, rank=0)
+
+    def set_normalise(self, *, on: bool, rank: int) -> None:
+        """From the next step on code in units of a moment that begins anew, or as the elements are.
+
+        A new moment's unit is 1, so turning it on changes no residual; turning it off brings them to gradients' units.
+
+        Args:
+            rank: owner of which shard this rank is.
+        """
+        if on == (self.moment is not None):
+            return
+        if on:
+            self.moment = Moment([run.span for run in self.runs], self.layout.padded)
+            return
+        assert self.moment is not None
+        self._rescale(self.moment.unit, rank)
+        self.moment = None
 
     def take(self, bucket: torch.Tensor, scale: float) -> None:
         """Find the elements of a bucket, times `scale`, in their unit; the padding is zeroed again."""
         in_place = bucket.dtype == torch.float32 and bucket.device.type == "cpu" and scale == 1.0
         direct = self._direct if in_place and self.moment is None else []
-        self._taken = _remainder(self._stretches, direct)
+        self._taken = _remainder(self.stretches, direct)
         for each in self._taken:
             room = self._room[each.in_part : each.in_part + each.elements]
             room.copy_(bucket[each.in_bucket : each.in_bucket + each.elements])
@@ -115,11 +137,15 @@ class Carried:
         self.residuals.commit(counted=counted)
         if self.moment is None:
             return
-        change = self._room = self.moment.commit(self._room)
-        self.residuals.own.mul_(change)
+        first = rank * self.layout.shard
+        self._room = self.moment.commit(self._room, self.residuals.own, self.residuals.answer, first)
+
+    def _rescale(self, factor: torch.Tensor, rank: int) -> None:
+        """Multiply both residuals by [padded] fp32 factors."""
+        self.residuals.own.mul_(factor)
         if self.residuals.answer is not None:
             first = rank * self.layout.shard
-            self.residuals.answer.mul_(change[first : first + self.layout.shard])
+            self.residuals.answer.mul_(factor[first : first + self.layout.shard])
 
     def _pieces(self, bucket: torch.Tensor, direct: Sequence[Stretch]) -> tuple[Piece, ...]:
         pieces: list[Piece] = []

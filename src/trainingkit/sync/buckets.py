@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +13,15 @@ from torch._C._distributed_c10d import GradBucket
 from trainingkit.codec import Codec
 from trainingkit.core.logging import LOG
 from trainingkit.exchange.clock import StageClock
+from trainingkit.exchange.header import HEADER_BYTES
 from trainingkit.exchange.lane import Lane
-from trainingkit.exchange.parts import Part
+from trainingkit.exchange.parts import Layout, Part
 from trainingkit.exchange.registry import EXCHANGES, Round
+from trainingkit.sync.auto.adaptive import NOWHERE, Place
+from trainingkit.sync.auto.forecast import Load
+from trainingkit.sync.auto.ladder import PLAIN, Rung
 from trainingkit.sync.bucketplan import Carried, split_bucket
 from trainingkit.sync.residualstate import State, check_fits, export, fill, in_gradients, merge, moments
-
-MAIN, WARMUP = "main", "warmup"
 
 
 @dataclass(frozen=True)
@@ -26,33 +29,37 @@ class Codecs:
     """What carries which elements, and through which exchange.
 
     Args:
-        main: the matrices.
-        warmup: the matrices, during the first steps.
+        matrices: codecs that may carry the matrices, by spec text.
         exempt: everything else.
         exchange: name of the registry entry.
     """
 
-    main: Codec
-    warmup: Codec
+    matrices: Mapping[str, Codec]
     exempt: Codec
     exchange: str
 
-    def of(self, name: str) -> Codec:
-        """The matrices' codec by its name, MAIN or WARMUP."""
-        return self.main if name == MAIN else self.warmup
-
-    def name_at(self, step: int, warmup_steps: int) -> str:
-        """Which codec carries the matrices in a step (0-based)."""
-        return WARMUP if step < warmup_steps else MAIN
-
     @property
     def granule(self) -> int:
-        """A shard of matrices is a multiple of this, so that either codec can carry it."""
-        return math.lcm(self.main.granule, self.warmup.granule)
+        """A shard of matrices is a multiple of this, so that any of the codecs can carry it."""
+        return math.lcm(*(codec.granule for codec in self.matrices.values()))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Names of a bucket's parameters in its order, and the elements of each."""
+
+    key: tuple[str, ...]
+    sizes: Mapping[str, int]
+
+    @staticmethod
+    def of(bucket: GradBucket, names: Mapping[Any, str]) -> Shape:
+        """Of a bucket that DDP shows."""
+        parameters = bucket.parameters()
+        return Shape(tuple(names[p] for p in parameters), {names[p]: p.numel() for p in parameters})
 
 
 class Bucket:
-    """One bucket: its parts, and the round that carries them; another codec is another round, same residuals."""
+    """One bucket: its parts, and the round that carries them; another rung is another round, same residuals."""
 
     def __init__(
         self, carried: Sequence[Carried], kinds: Sequence[bool], make: Callable[[list[Part]], Round], codecs: Codecs
@@ -61,18 +68,36 @@ class Bucket:
         self._kinds = kinds
         self._make = make
         self._codecs = codecs
-        self._name = ""
+        self._way: tuple[Rung, str] | None = None
         self._round: Round | None = None
+        self.place = next((_place(c) for c, squeezed in zip(carried, kinds, strict=True) if squeezed), NOWHERE)
 
-    def round(self, name: str) -> Round:
-        """The round in which `name`'s codec carries the matrices; the buffers of the one before are freed."""
-        if self._round is None or self._name != name:
-            parts = [
-                Part(self._codecs.of(name) if squeezed else self._codecs.exempt, c.layout, c.values, c.residuals)
-                for c, squeezed in zip(self.carried, self._kinds, strict=True)
-            ]
-            self._name, self._round = name, self._make(parts)
+    @functools.cached_property
+    def costs(self) -> dict[str, int]:
+        """Bytes of one message's matrices, by codec."""
+        shards = [c.layout.shard for c, squeezed in zip(self.carried, self._kinds, strict=True) if squeezed]
+        return {name: sum(map(codec.message_bytes, shards)) for name, codec in self._codecs.matrices.items()}
+
+    def round(self, rung: Rung, rank: int, codec: str) -> Round:
+        """The round in which that codec carries the matrices; the buffers of the one before are freed.
+
+        Args:
+            rung: says the unit, and the codec where buckets do not choose theirs.
+        """
+        if self._round is None or self._way != (rung, codec):
+            matrices = self._codecs.matrices[codec]
+            parts = []
+            for carried, squeezed in zip(self.carried, self._kinds, strict=True):
+                carried.set_normalise(on=squeezed and rung.normalise, rank=rank)
+                chosen = matrices if squeezed else self._codecs.exempt
+                parts.append(Part(chosen, carried.layout, carried.values, carried.residuals))
+            self._way, self._round = (rung, codec), self._make(parts)
         return self._round
+
+    def matrices(self) -> Part | None:
+        """The part of the round that the rung's codec carries; None where there is none."""
+        assert self._round is not None
+        return next((part for part, squeezed in zip(self._round.parts, self._kinds, strict=True) if squeezed), None)
 
     def commit(self, rank: int) -> None:
         """The last round was taken: swap the residuals."""
@@ -87,7 +112,7 @@ class Buckets:
     Args:
         squeezed: names of the parameters that the main codec carries.
         weight: gives this rank's weight in the mean.
-        normalise: code the squeezed parameters in units of their agreed second moment's root.
+        normalise: whether a rung may code the squeezed parameters in units of their agreed second moment's root.
     """
 
     def __init__(
@@ -102,22 +127,35 @@ class Buckets:
     ) -> None:
         self._codecs = codecs
         self._kind = EXCHANGES.get(codecs.exchange)
-        self._rank = lanes[0].rank
-        self._owners = self._kind.owners(lanes[0].world_size)
+        self._seat = self._kind.seat(lanes)
+        self._rank = self.owner = self._seat.owned or 0
+        self._owners = self._seat.shards
         self._squeezed = squeezed
         self._normalised = squeezed if normalise else set[str]()
         self._make: Callable[[list[Part]], Round] = lambda parts: self._kind(parts, lanes, weight, clock)
         self._buckets: dict[tuple[str, ...], Bucket] = {}
         self._waiting = State(own={}, answer={})
 
-    def of(self, bucket: GradBucket, names: Mapping[Any, str]) -> Bucket:
-        """The bucket that DDP shows, made on first sight."""
-        parameters = bucket.parameters()
-        key = tuple(names[parameter] for parameter in parameters)
-        if key not in self._buckets:
-            self._retire(set(key))
-            self._buckets[key] = self._new(key, {names[p]: p.numel() for p in parameters})
-        return self._buckets[key]
+    def of(self, shape: Shape) -> Bucket:
+        """The bucket of that shape, made on first sight."""
+        if shape.key not in self._buckets:
+            self._retire(set(shape.key))
+            self._buckets[shape.key] = self._new(shape)
+        return self._buckets[shape.key]
+
+    def owing(self, shape: Shape) -> Bucket | None:
+        """The bucket of that shape, if anything is known that may be owed of it."""
+        waits = any(name in self._waiting["own"] or name in self._waiting["answer"] for name in shape.key)
+        placed = any(set(key) & set(shape.key) for key in self._buckets)
+        return self.of(shape) if waits or placed else None
+
+    def drop(self, shape: Shape) -> None:
+        """Nothing is owed of this bucket any more: its memory is freed."""
+        self._buckets.pop(shape.key, None)
+
+    def loads(self, shapes: Sequence[Shape], rungs: Sequence[Rung], ranks: int) -> list[Load]:
+        """What each rung would put on the wire for buckets of these shapes; coding seconds are left at zero."""
+        return [self._load(shapes, rung, ranks) for rung in rungs]
 
     def state(self) -> dict[str, Any]:
         """All residuals by name, those not yet placed included."""
@@ -135,13 +173,33 @@ class Buckets:
         self._waiting = merge(State(own={}, answer={}), in_gradients(state, keep=self._normalised))
         self._say_units(state)
 
-    def _new(self, key: tuple[str, ...], sizes: Mapping[str, int]) -> Bucket:
-        carried, kinds = [], []
-        for runs, squeezed in zip(split_bucket(key, sizes, self._squeezed), (True, False), strict=True):
+    def _load(self, shapes: Sequence[Shape], rung: Rung, ranks: int) -> Load:
+        if rung.codec == PLAIN:
+            factor = 2 * (ranks - 1) / ranks * 4
+            return Load(tuple(factor * sum(shape.sizes.values()) for shape in shapes), 1, 0.0)
+        copies = self._seat.copies
+        return Load(tuple(copies * self._message_bytes(shape, rung) for shape in shapes), self._seat.trips, 0.0)
+
+    def _message_bytes(self, shape: Shape, rung: Rung) -> int:
+        total = HEADER_BYTES
+        for runs, squeezed in zip(split_bucket(shape.key, shape.sizes, self._squeezed), (True, False), strict=True):
+            elements = sum(run.elements for run in runs)
+            codec = self._codecs.matrices[rung.codec] if squeezed else self._codecs.exempt
+            granule = self._codecs.granule if squeezed else codec.granule
+            if elements:
+                total += codec.message_bytes(Layout(elements, self._owners, granule).shard)
+        return total
+
+    def _new(self, shape: Shape) -> Bucket:
+        key, carried, kinds = shape.key, [], []
+        for runs, squeezed in zip(split_bucket(key, shape.sizes, self._squeezed), (True, False), strict=True):
             if any(run.elements for run in runs):
                 granule = self._codecs.granule if squeezed else self._codecs.exempt.granule
-                normalise = squeezed and bool(self._normalised)
-                carried.append(Carried(runs, owners=self._owners, granule=granule, normalise=normalise))
+                normalise = any(run.name in moments(self._waiting) for run in runs)
+                answers = self._seat.owned is not None
+                carried.append(
+                    Carried(runs, owners=self._owners, granule=granule, answers=answers, normalise=normalise)
+                )
                 kinds.append(squeezed)
         lost = sum(fill(part, self._rank, self._waiting) for part in carried)
         if lost:
@@ -170,3 +228,7 @@ class Buckets:
             LOG.info("the state's wire was normalised: residuals are in gradients' units again, moments are dropped")
         elif self._normalised & state["own"].keys() and not moments(state):
             LOG.info("the state's wire was not normalised: residuals stay as they are, the moments begin anew")
+
+
+def _place(carried: Carried) -> Place:
+    return Place(carried.runs[0].name, carried.layout.elements)

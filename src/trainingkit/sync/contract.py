@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
@@ -17,11 +17,17 @@ class SyncStats:
         wire_bytes: bytes this rank sent.
         hidden: seconds of encode / wire / decode that ran behind backward, by phase name.
         exposed: seconds of encode / decode after the rank's own last gradient was ready.
+        waited_s: seconds that `commit` or `abort` itself waited for a round.
+        alone: this rank gave the step up, and the others may have taken it: schedules go on.
+        events: sentences that a person should see.
     """
 
     wire_bytes: int = 0
     hidden: dict[str, float] = field(default_factory=dict)
     exposed: dict[str, float] = field(default_factory=dict)
+    waited_s: float = 0.0
+    alone: bool = False
+    events: tuple[str, ...] = ()
 
 
 class Sync(Protocol):
@@ -78,4 +84,20 @@ class Sync(Protocol):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue exactly there."""
+        ...
+
+
+@runtime_checkable
+class TrainsApart(Protocol):
+    """What a synchroniser offers besides whose ranks train on their own between rounds (`sync.every`).
+
+    Gradients are this rank's own then, so each rank judges its steps alone; and its model is not the agreed one.
+    """
+
+    def agreed_weights(self) -> contextlib.AbstractContextManager[None]:
+        """The agreed model in place of this rank's own."""
+        ...
+
+    def settle(self) -> bool:
+        """Bring all ranks to one model. All ranks call it; returns whether there was anything to do."""
         ...

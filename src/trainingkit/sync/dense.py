@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from trainingkit.exchange.messages import mean_factors
+from trainingkit.exchange.meter import WireMeter
 
 
 class DenseReduce:
@@ -14,13 +15,15 @@ class DenseReduce:
 
     Args:
         group: the group that DDP reduces over; used on the thread of the hook, as DDP uses it.
+        meter: told of every all-reduce.
 
     Attributes:
         sent_bytes: bytes this rank has sent so far, by the ring's formula.
     """
 
-    def __init__(self, group: dist.ProcessGroup) -> None:
+    def __init__(self, group: dist.ProcessGroup, meter: WireMeter) -> None:
         self.sent_bytes = 0
+        self._meter = meter
         self._group = group
         self._ranks = dist.get_world_size(group)
 
@@ -35,9 +38,11 @@ class DenseReduce:
             buffer.zero_()
         elif factor != 1.0:
             buffer.mul_(factor)
-        self.sent_bytes += round(2 * (self._ranks - 1) / self._ranks * buffer.numel() * buffer.element_size())
+        sent_bytes = round(2 * (self._ranks - 1) / self._ranks * buffer.numel() * buffer.element_size())
+        self.sent_bytes += sent_bytes
         work = dist.all_reduce(buffer, group=self._group, async_op=True)
         assert work is not None
+        self._meter.watch(work, sent_bytes)
         return work.get_future().then(lambda done: done.value()[0])
 
     def agreed_factor(self, weight: float, device: torch.device) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 
 import torch.distributed as dist
 from torch import nn
@@ -10,18 +11,22 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainingkit.codec import Codec, parse
 from trainingkit.core.errors import ConfigError
-from trainingkit.exchange import EXCHANGES, pick_exchange
-from trainingkit.exchange.lane import Lane
+from trainingkit.exchange.meter import WireMeter
+from trainingkit.kernels.moments import warm as warm_moments
+from trainingkit.sync.auto.adaptive import Adaptive
+from trainingkit.sync.auto.ladder import PLAIN, Rung
+from trainingkit.sync.auto.values import CANDIDATES, check_adaptive
 from trainingkit.sync.buckets import Codecs
 from trainingkit.sync.contract import Sync
 from trainingkit.sync.exempt import odd_names, sparse_names, squeezed_names
+from trainingkit.sync.lanes import lay_lanes
+from trainingkit.sync.pilot import Fixed
+from trainingkit.sync.piloting import AutoSettings, make_pilot, refuse_extras
 from trainingkit.sync.plain import PlainDDP, SingleProcess, group_of
-from trainingkit.sync.section import NO_CODEC
+from trainingkit.sync.section import AUTO_CODEC, AUTO_ISLANDS, NO_CODEC, IslandChoice
 from trainingkit.sync.squeezed import Squeezed
 
-WARMUP_CODEC = "all|int8(block=64)"
 EXEMPT_CODEC = "all|bf16"
-TOPK_WARMUP_STEPS = 40
 REBUILD_STEPS = 2
 
 
@@ -32,19 +37,29 @@ def squeeze(
     warmup_steps: int | None = None,
     timeout_s: float = 300.0,
     normalise: bool = False,
+    islands: IslandChoice = AUTO_ISLANDS,
+    auto: AutoSettings | None = None,
+    adaptive: bool = False,
 ) -> Sync:
     """A synchroniser over a model in DistributedDataParallel. All ranks call it, before the first forward.
 
     With one rank, or codec "none", no hook is registered and training stays what it is, bit for bit.
 
     Args:
-        codec: for example "all|int4(block=64)" or "topk(density=0.05, chunk=4096)|int4".
-        warmup_steps: steps that travel in 8 bits first; None: 40 for a codec that selects, else none.
+        codec: for example "all|int4(block=64)" or "topk(density=0.05, chunk=4096)|int4"; "auto": by the controller.
+        warmup_steps: steps that travel in 8 bits first; None: 40 for a codec that selects, 10 for a normalised one of
+            at most 3 bits, else none.
         timeout_s: deadline of one collective.
         normalise: code matrices in units of the root of their agreed second moment (`sync.moment`).
+        islands: which ranks share a fast network: ranks by island, "auto" (measured, with four and more ranks on
+            several hosts) or "off".
+        auto: what the controller may do.
+        adaptive: on a normalised wire, each bucket of matrices may travel in other numbers than the codec's, with no
+            more bytes in all (`sync.auto.adaptive`).
 
     Raises:
-        ConfigError: not a DDP model, sparse gradients, a codec that cannot be read, or a hook that is there already.
+        ConfigError: not a DDP model, sparse gradients, a codec that cannot be read or not be adapted, or a hook that
+            is there already.
     """
     if not isinstance(model, DistributedDataParallel):
         raise ConfigError(
@@ -56,7 +71,10 @@ def squeeze(
         )
     if codec == NO_CODEC:
         return PlainDDP(model)
-    spec = parse(codec)
+    refuse_extras(codec, warmup_steps, normalise=normalise)
+    if codec != AUTO_CODEC:
+        parse(codec)
+        codec = check_adaptive(codec, normalise=normalise) if adaptive else codec
     group = group_of(model)
     ranks = dist.get_world_size(group)
     if ranks == 1:
@@ -73,20 +91,41 @@ def squeeze(
         expected="float32, bfloat16 or float16 parameters",
         remedy="Convert the model, for example with model.float()",
     )
-    codecs = Codecs(Codec(spec), Codec(WARMUP_CODEC), Codec(EXEMPT_CODEC), pick_exchange(ranks))
-    _warm(codecs, group)
-    count = EXCHANGES.get(codecs.exchange).LANES
-    lanes = [Lane(_new_group(group, timeout_s)) for _ in range(count)]
-    default_warmup = TOPK_WARMUP_STEPS if spec.selection.indexed else 0
+    codecs: dict[str, Codec] = {}
+
+    def prepare(rung: Rung) -> None:
+        if rung.codec in codecs:
+            _warm([codecs[rung.codec]], group)
+
+    pilot = make_pilot(
+        codec,
+        warmup_steps=warmup_steps,
+        normalise=normalise,
+        auto=auto or AutoSettings(shared=shared_by(model)),
+        group=lambda: _new_group(group, timeout_s),
+        prepare=prepare,
+    )
+    candidates = CANDIDATES if adaptive else ()
+    named = [*(rung.codec for rung in pilot.rungs if rung.codec != PLAIN), *candidates]
+    codecs |= {name: Codec(name) for name in named}
+    exempt = Codec(EXEMPT_CODEC)
+    first = pilot.rungs if isinstance(pilot, Fixed) else (pilot.at(0),)
+    normalised = any(rung.normalise for rung in pilot.rungs)
+    early = dict.fromkeys([*(rung.codec for rung in first if rung.codec != PLAIN), *candidates])
+    _warm([*(codecs[name] for name in early), exempt], group, moments=normalised)
+    meter = WireMeter(active=pilot.watches)
+    laid = lay_lanes(group, islands, timeout_s=timeout_s, meter=meter)
     try:
         return Squeezed(
             model,
-            codecs,
-            lanes,
+            Codecs(codecs, exempt, laid.exchange),
+            laid.lanes,
             squeezed=squeezed_names(model.module),
-            warmup_steps=default_warmup if warmup_steps is None else warmup_steps,
+            pilot=pilot,
+            meter=meter,
+            network=laid.describe(),
+            values=Adaptive(active=adaptive),
             dense_steps=REBUILD_STEPS if rebuilds_buckets(model) else 0,
-            normalise=normalise,
         )
     except RuntimeError as error:
         raise ConfigError(
@@ -96,6 +135,11 @@ def squeeze(
             expected="one that has none",
             next_step="Wrap the model anew; a DDP object takes one hook in its life.",
         ) from error
+
+
+def shared_by(model: nn.Module) -> float:
+    """Which part of the codecs' seconds computing loses: all of it on a CPU, whose cores both use, nothing on a GPU."""
+    return 1.0 if next(model.parameters()).device.type == "cpu" else 0.0
 
 
 def rebuilds_buckets(ddp: DistributedDataParallel) -> bool:
@@ -116,12 +160,14 @@ def _refuse(names: list[str], problem: str, *, expected: str, remedy: str) -> No
     )
 
 
-def _warm(codecs: Codecs, group: dist.ProcessGroup) -> None:
+def _warm(codecs: Sequence[Codec], group: dist.ProcessGroup, *, moments: bool = False) -> None:
     """Rank 0 compiles the kernels, then the others load them from the disk cache."""
     for turn in (True, False):
         if (dist.get_rank(group) == 0) == turn:
-            for codec in (codecs.main, codecs.warmup, codecs.exempt):
+            for codec in codecs:
                 codec.warm()
+            if moments:
+                warm_moments()
         dist.barrier(group=group)
 
 

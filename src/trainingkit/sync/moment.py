@@ -6,8 +6,8 @@
 Gradients are divided by u before they are coded and multiplied by it after. What Adam (Kingma, Ba, ICLR 2015) divides
 by is divided out before rounding, so that the errors are as even as the optimizer's steps.
 
-Ranks may differ in processor and number of threads, and u must not. So each operation here is one that IEEE 754 rounds
-in one way only (no fused multiply-add), and sums have an order of their own.
+Ranks may differ in processor and number of threads, and u must not. So each operation is one that IEEE 754 rounds in
+one way only (no fused multiply-add), and sums have an order of their own (`kernels.moments`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ import math
 from collections.abc import Sequence
 
 import torch
+
+from trainingkit.kernels.moments import fastest
+from trainingkit.kernels.reference.moment import roots_of, sum_of_roots
 
 DECAY = 0.95
 FLOOR = 0.05
@@ -39,83 +42,72 @@ class Moment:
         self.unit = torch.ones(padded)
         self._spans = tuple(spans)
         self._shares = [1.0] * len(self._spans)
-        self._end = max((span.stop for span in self._spans), default=0)
+        self._sums = [0.0] * len(self._spans)
+        self._kernel = fastest()
 
     def propose(self, mean: torch.Tensor) -> None:
-        """Turn an agreed mean into the v that follows from it, in place; nothing else changes.
+        """Turn an agreed mean into the v that follows from it, in place; nothing that counts changes.
 
         Args:
             mean: [padded] fp32, in gradients' units.
         """
-        for span, share in zip(self._spans, self._shares, strict=True):
-            following, square = mean[span], self.square[span]
-            following.mul_(following).sub_(square)
-            following.mul_(share).add_(square)
+        for index, span in enumerate(self._spans):
+            self._sums[index] = self._kernel.follow(mean[span], self.square[span], self._shares[index])
 
-    def commit(self, proposed: torch.Tensor) -> torch.Tensor:
-        """Take what `propose` made.
+    def commit(
+        self, proposed: torch.Tensor, own: torch.Tensor, answer: torch.Tensor | None, first: int
+    ) -> torch.Tensor:
+        """Take what `propose` made last, and bring residuals to the unit that follows from it.
 
         Args:
             proposed: [padded] fp32; it is kept, so the caller must not use it any more.
+            own: [padded] fp32, in the old unit; rewritten.
+            answer: [shard] fp32, likewise; or None.
+            first: the element that `answer` begins at.
 
         Returns:
-            [padded] fp32, to be multiplied into what is kept in the old unit, so that it is in the new one. This memory
-            is the caller's from now on.
+            [padded] fp32 without a meaning; this memory is the caller's from now on.
         """
         free, self.square = self.square, proposed
         for index, span in enumerate(self._spans):
-            self._follow(index, free[span])
-        free[self._end :] = 1.0
-        change, self.unit = self.unit.div_(free), free
-        return change
+            floor = self._known_floor(index, self._sums[index])
+            for part, answered in _split(span, first, 0 if answer is None else answer.numel()):
+                residuals = [own[part]]
+                if answered and answer is not None:
+                    residuals.append(answer[part.start - first : part.stop - first])
+                self._kernel.settle(self.square[part], floor, self.unit[part], tuple(residuals))
+        return free
 
     def load(self, index: int, square: torch.Tensor) -> None:
         """Take over a parameter's v, [elements] fp32; u follows from it, to the last bit."""
         span = self._spans[index]
         self.square[span] = square
-        self._follow(index, self.unit[span])
+        self.unit[span] = unit_of(square)
+        self._known_floor(index, sum_of_roots(square))
 
-    def _follow(self, index: int, unit: torch.Tensor) -> None:
-        """Write the unit of a parameter. Squares that fp32 cannot hold are forgotten: it begins anew."""
-        square = self.square[self._spans[index]]
-        known = write_unit(square, unit)
-        self._shares[index] = 1.0 - DECAY if known else 1.0
-        if not known:
-            square.zero_()
-
-
-def write_unit(square: torch.Tensor, unit: torch.Tensor) -> bool:
-    """Write a parameter's u.
-
-    Args:
-        square: [elements] fp32, its v.
-        unit: [elements] fp32, overwritten: ones where v is all zeros or not finite.
-
-    Returns:
-        Whether v says anything.
-    """
-    torch.sqrt(square, out=unit)
-    total = _sum(unit)
-    if not 0.0 < total < math.inf:
-        unit.fill_(1.0)
-        return False
-    unit.clamp_min_(FLOOR * total / unit.numel())
-    return True
+    def _known_floor(self, index: int, total: float) -> float:
+        """The least that is divided by. Squares that fp32 cannot hold are forgotten: it begins anew, and u is 1."""
+        span = self._spans[index]
+        floor = _floor(total, span.stop - span.start)
+        self._shares[index] = 1.0 if floor is None else 1.0 - DECAY
+        if floor is None:
+            self.square[span] = 0.0
+        return 1.0 if floor is None else floor
 
 
 def unit_of(square: torch.Tensor) -> torch.Tensor:
-    """A parameter's u for its v; both [elements] fp32."""
-    unit = torch.empty_like(square)
-    write_unit(square, unit)
-    return unit
+    """A parameter's u for its v; both [elements] fp32. Ones where v is all zeros or not finite."""
+    floor = _floor(sum_of_roots(square), square.numel())
+    return torch.ones_like(square) if floor is None else roots_of(square).clamp_min_(floor)
 
 
-def _sum(values: torch.Tensor) -> float:
-    """Sum in fp32: the upper half is added to the lower one until one value is left, the same everywhere."""
-    while values.numel() > 1:
-        half, odd = divmod(values.numel(), 2)
-        folded = values[:half] + values[half : 2 * half]
-        if odd:
-            folded[0] += values[-1]
-        values = folded
-    return float(values.sum())
+def _floor(total: float, elements: int) -> float | None:
+    """The least u for the sum of the roots; None where the roots say nothing."""
+    return FLOOR * total / elements if 0.0 < total < math.inf else None
+
+
+def _split(span: slice, first: int, elements: int) -> list[tuple[slice, bool]]:
+    """A span cut at both ends of a shard: what is before it, in it (True) and after it; without what is empty."""
+    cuts = [min(max(cut, span.start), span.stop) for cut in (span.start, first, first + elements, span.stop)]
+    parts = [(slice(cuts[k], cuts[k + 1]), k == 1) for k in range(3)]
+    return [(part, answered) for part, answered in parts if part.stop > part.start]

@@ -18,6 +18,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainingkit.core.logging import LOG
+from trainingkit.sync.bucketsize import bucket_mb as size_mb
+from trainingkit.sync.bucketsize import trainable
 from trainingkit.sync.contract import SyncStats
 from trainingkit.sync.debt import Debt
 from trainingkit.sync.residualstate import in_gradients, state_in
@@ -134,7 +136,7 @@ def group_of(ddp: DistributedDataParallel) -> dist.ProcessGroup:
     return group
 
 
-def wrap(model: nn.Module, group: dist.ProcessGroup, *, bucket_mb: float) -> DistributedDataParallel:
+def wrap(model: nn.Module, group: dist.ProcessGroup, *, bucket_mb: float | None) -> DistributedDataParallel:
     """The model in DDP, with buckets that keep their first layout (see the top of this file), vectors in the last ones.
 
     Buffers are not broadcast in forward: the trainer aligns them when a step begins, where waiting shows as a stall.
@@ -143,7 +145,7 @@ def wrap(model: nn.Module, group: dist.ProcessGroup, *, bucket_mb: float) -> Dis
     return _VectorsLast(
         model,
         process_group=group,
-        bucket_cap_mb=bucket_mb,
+        bucket_cap_mb=size_mb(trainable(model), bucket_mb),
         broadcast_buffers=False,
         find_unused_parameters=True,
     )

@@ -12,8 +12,8 @@ DDP waits for the futures at the end of backward.
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,13 +26,23 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainingkit.exchange.clock import StageClock
 from trainingkit.exchange.lane import Lane
-from trainingkit.exchange.queue import OrderedQueue
+from trainingkit.exchange.meter import WireMeter
+from trainingkit.exchange.queue import STAGES, OrderedQueue
 from trainingkit.exchange.registry import Round
-from trainingkit.sync.buckets import Bucket, Buckets, Codecs
+from trainingkit.sync.auto.adaptive import NOWHERE, Adaptive, Place
+from trainingkit.sync.auto.forecast import Load
+from trainingkit.sync.auto.ladder import PLAIN
+from trainingkit.sync.auto.looking import look_at
+from trainingkit.sync.auto.seen import Seen
+from trainingkit.sync.buckets import Bucket, Buckets, Codecs, Shape
 from trainingkit.sync.checks import check_exchanged, check_weight
 from trainingkit.sync.contract import SyncStats
+from trainingkit.sync.control import peers_watched
 from trainingkit.sync.dense import DenseReduce
+from trainingkit.sync.densedoor import DenseDoor
 from trainingkit.sync.exempt import parameter_names
+from trainingkit.sync.gauge import SAMPLE_EVERY, StepGauge
+from trainingkit.sync.pilot import Pilot
 from trainingkit.sync.plain import group_of
 from trainingkit.sync.residualstate import state_in
 
@@ -56,17 +66,20 @@ class Squeezed:
 
     Args:
         ddp: the model; its one communication hook is taken.
-        codecs: what carries which elements.
-        lanes: as many as the exchange needs.
-        warmup_steps: steps at the start that travel in the warm-up codec.
+        codecs: what carries which elements; its matrices' codecs are those of the pilot's rungs.
+        lanes: as many as the exchange needs, on `meter`.
+        pilot: says how each step travels.
         dense_steps: steps at the start of the process that travel in DDP's own all-reduce (two where DDP is going to
             rebuild its buckets).
-        normalise: code the squeezed parameters in units of their agreed second moment's root (`sync.moment`).
+        meter: of the lanes.
+        network: what is known of it, for the page.
+        values: says in which numbers a bucket travels, where that is not the rung's business.
 
     Attributes:
         weight: this rank's weight in the mean, for example its tokens; equal weights give DDP's mean. A residual is
             paid with the weight of the step that carries it, and kept where that is zero. Plain DDP knows no weights.
         scaler: a GradScaler, whose scale is taken out before the residual is added and put back after.
+        loss: of this rank's samples in the step, for the pilot's guards; NaN where nobody says it.
         steps: exchanges made so far.
     """
 
@@ -77,37 +90,45 @@ class Squeezed:
         lanes: Sequence[Lane],
         *,
         squeezed: set[str],
-        warmup_steps: int = 0,
+        pilot: Pilot,
+        meter: WireMeter,
+        network: Mapping[str, Any],
+        values: Adaptive,
         dense_steps: int = 0,
-        normalise: bool = False,
     ) -> None:
         ddp.register_comm_hook(self, _hook)
         self.module = ddp
         self.weight = 1.0
         self.scaler: Any = None
+        self.loss = math.nan
         self.steps = 0
+        self.pilot = pilot
+        self.values = values
         self._codecs = codecs
         self._lanes = lanes
+        self._network = network
         self._ranks = dist.get_world_size(group_of(ddp))
-        self._dense = DenseReduce(group_of(ddp))
-        self._warmup_steps = warmup_steps
         self._dense_left = dense_steps
         self._detached = False
         self._names = parameter_names(ddp.module)
         self._dense_bytes = 4 * sum(p.numel() for p in ddp.module.parameters() if p.requires_grad)
         self._clock = StageClock()
-        self._normalise = normalise
-        self._rank = lanes[0].rank
+        self._gauge = StepGauge(ddp, meter, self._clock)
+        normalise = any(rung.normalise for rung in pilot.rungs)
         self._buckets = Buckets(
             codecs, lanes, squeezed, clock=self._clock, weight=lambda: self.weight, normalise=normalise
         )
+        self._rank = self._buckets.owner
+        reduce = DenseReduce(group_of(ddp), meter)
+        self._dense = DenseDoor(reduce, self._buckets, self._gauge, ranks=self._ranks, rank=self._rank)
+        self._rung = pilot.at(0)
+        self._shapes: list[Shape] = []
         self._open: list[Bucket] = []
         self._unjudged = False
         self._sound = True
-        self._factor = 1.0
-        self._ready_s = 0.0
+        self._loaded: tuple[list[Shape], list[Load]] = ([], [])
         self._counted_bytes = 0
-        self._queue = OrderedQueue("exchange")
+        self._queue = OrderedQueue("exchange", stages=max(STAGES, len(lanes) + 1))
 
     def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[object]:
         """All but the last micro-batch of a step accumulate locally (DDP's `no_sync`)."""
@@ -143,20 +164,24 @@ class Squeezed:
         """Facts for the page: the codec, and what a plain step would send in fp32 and in bf16."""
         ring = 2 * (self._ranks - 1) / self._ranks
         return {
-            "name": str(self._codecs.main.spec),
+            **self.pilot.describe(),
+            "settled": self.pilot.settled(self.steps),
+            **self.values.describe(),
             "exempt": str(self._codecs.exempt.spec),
             "exchange": self._codecs.exchange,
+            **self._network,
             "fp32_bytes": round(ring * self._dense_bytes),
             "bf16_bytes": round(ring * self._dense_bytes / 2),
-            "warmup_steps": self._warmup_steps,
-            "normalise": self._normalise,
             "detached": self._detached,
         }
 
     def state_dict(self) -> dict[str, Any]:
         """Steps, whether detached, and residuals and moments by parameter name (see `sync.residualstate`)."""
         self._settle()
-        return {"steps": self.steps, "detached": self._detached, **self._buckets.state()}
+        pilot = self.pilot.state_dict()
+        values = self.values.state_dict()
+        chosen = {**({"pilot": pilot} if pilot else {}), **({"values": values} if values else {})}
+        return {"steps": self.steps, "detached": self._detached, **chosen, **self._buckets.state()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue there, on the rank that made the state; an empty state (of plain DDP) starts afresh.
@@ -168,35 +193,56 @@ class Squeezed:
         self._buckets.load(state, {name: parameter.numel() for parameter, name in self._names.items()})
         self._forget_step()
         self.steps = state_dict.get("steps", 0)
+        self.pilot.load_state_dict(state_dict.get("pilot", {}))
+        self.values.load_state_dict(state_dict.get("values", {}))
         self._detached = state_dict.get("detached", False)
 
     def close(self) -> None:
         """End the queue's threads; the hook must not be called again."""
         self._queue.close()
+        self._gauge.close()
 
     def _on_bucket(self, bucket: GradBucket) -> Future[torch.Tensor]:
         if bucket.index() == 0:
-            self._settle()
-            self._unjudged = True
-            check_weight(self.weight)
-            dense = self._dense_left > 0 and not self._detached
-            self._factor = self._dense.agreed_factor(self.weight, bucket.buffer().device) if dense else 1.0
-        if self._detached or self._dense_left > 0:
-            return self._dense.start(bucket.buffer(), self._factor)
-        ready = self._buckets.of(bucket, self._names)
-        round_ = ready.round(self._codecs.name_at(self.steps, self._warmup_steps))
-        scale = float(self.scaler.get_scale()) if self.scaler is not None else 1.0
-        flight = _Flight(ready, round_, bucket.buffer(), scale, Future())
+            self._begin_exchange(bucket.buffer().device)
+        shape = Shape.of(bucket, self._names)
+        self._shapes.append(shape)
+        self._gauge.ready()
+        if self._is_dense:
+            pays = self._dense_left == 0 and not self._detached
+            return self._dense.send(bucket.buffer(), shape, scale=self._scale(), pays=pays)
+        ready = self._buckets.of(shape)
+        round_ = ready.round(self._rung, self._rank, self.values.codec(ready.place, self._rung))
+        flight = _Flight(ready, round_, bucket.buffer(), self._scale(), Future())
         self._open.append(ready)
-        self._ready_s = time.perf_counter()
         self._queue.put((partial(self._say, flight), *round_.stages[1:]), partial(self._on_result, flight))
         return flight.future
+
+    @property
+    def _is_dense(self) -> bool:
+        return self._detached or self._dense_left > 0 or self._rung.codec == PLAIN
+
+    def _begin_exchange(self, device: torch.device) -> None:
+        self._settle()
+        self._unjudged = True
+        check_weight(self.weight)
+        self._shapes = []
+        self._rung = self.pilot.at(self.steps)
+        if self._is_dense:
+            self._dense.begin(None if self._detached else self.weight, device)
+
+    def _scale(self) -> float:
+        return float(self.scaler.get_scale()) if self.scaler is not None else 1.0
 
     def _say(self, flight: _Flight) -> None:
         with self._clock.stage("encode"):
             for carried in flight.bucket.carried:
                 carried.take(flight.buffer, 1.0 / flight.scale)
         flight.round.stages[0]()
+        if self.pilot.watches and self.steps % SAMPLE_EVERY == 0 and flight.bucket is self._open[0]:
+            part = flight.bucket.matrices()
+            if part is not None:
+                self._gauge.sample(part)
 
     def _on_result(self, flight: _Flight, error: BaseException | None) -> None:
         try:
@@ -204,6 +250,7 @@ class Squeezed:
                 self._put_back(flight)
         except Exception as failure:
             error = failure
+        self._gauge.agreed()
         if error is None:
             flight.future.set_result(flight.buffer)
         else:
@@ -212,6 +259,9 @@ class Squeezed:
 
     def _put_back(self, flight: _Flight) -> None:
         with self._clock.stage("decode"):
+            part = flight.bucket.matrices() if self.values.looks(self.steps) else None
+            if part is not None:
+                self.values.look(flight.bucket.place, look_at(part))
             for carried in flight.bucket.carried:
                 carried.put(flight.buffer, flight.scale)
             may_overflow = flight.scale != 1.0 or flight.buffer.dtype == torch.float16
@@ -225,25 +275,49 @@ class Squeezed:
             self._take()
 
     def _take(self) -> SyncStats:
-        if self._sound:
+        sound = self._sound and self._dense.sound
+        if sound:
             for bucket in self._open:
                 bucket.commit(self._rank)
-        return self._close_step()
+            self._dense.commit()
+        return self._close_step(committed=sound)
 
-    def _close_step(self) -> SyncStats:
+    def _close_step(self, *, committed: bool = False) -> SyncStats:
         if not self._unjudged:
             return SyncStats()
-        hidden, exposed = self._clock.split(self._ready_s)
+        hidden, exposed = self._clock.split(self._gauge.ready_s)
         exposed.pop("wire")
+        seen = self._gauge.seen(loss=self.loss, committed=committed) if self.pilot.watches else Seen()
+        if self._dense_left > 0 or self._detached:
+            seen = Seen(loss=seen.loss, committed=seen.committed)
+        costs = self._costs()
         self._forget_step()
         self.steps += 1
         self._dense_left = max(0, self._dense_left - 1)
         total = self._total_bytes()
         sent, self._counted_bytes = total - self._counted_bytes, total
+        if not self._detached:
+            with peers_watched():
+                self.pilot.over(self.steps, seen, self._loads())
+            self.values.over(self.steps, self._rung, self.pilot.at(self.steps), costs, committed=committed)
         return SyncStats(wire_bytes=sent, hidden=hidden, exposed=exposed)
+
+    def _costs(self) -> dict[Place, dict[str, int]]:
+        """What each bucket of the step would take in other numbers, where that is anybody's business."""
+        buckets = self._open if self.values.active else []
+        return {bucket.place: bucket.costs for bucket in buckets if bucket.place != NOWHERE}
+
+    def _loads(self) -> list[Load] | None:
+        if not self.pilot.watches or self._dense_left > 0:
+            return None
+        if self._loaded[0] != self._shapes:
+            self._loaded = (self._shapes, self._buckets.loads(self._shapes, self.pilot.rungs, self._ranks))
+        return self._loaded[1]
 
     def _forget_step(self) -> None:
         self._clock.reset()
+        self._gauge.reset()
+        self._dense.forget()
         self._open = []
         self._unjudged = False
         self._sound = True

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from trainingkit.cluster.islands import FEWEST_RANKS
+from trainingkit.core import decisions
+from trainingkit.sync.bucketsize import bucket_mb, trainable
 from trainingkit.sync.contract import Sync
 from trainingkit.sync.control import ControlLane, peers_watched
-from trainingkit.sync.doors import squeeze
+from trainingkit.sync.doors import shared_by, squeeze
+from trainingkit.sync.every import trains_apart
+from trainingkit.sync.every.door import train_apart
+from trainingkit.sync.listening import loss_teller
+from trainingkit.sync.piloting import AutoSettings
 from trainingkit.sync.plain import SingleProcess, wrap
 from trainingkit.trainer.buffers import ModelBuffers
 from trainingkit.trainer.engine import Rate, StepEngine
@@ -18,20 +26,58 @@ from trainingkit.trainer.recipe import KitConfig
 from trainingkit.trainer.session import Session
 
 
-def make_sync(model: nn.Module, session: Session, config: KitConfig) -> Sync:
+def make_sync(model: nn.Module, optimizer: torch.optim.Optimizer, session: Session, config: KitConfig) -> Sync:
     """The synchroniser for this number of ranks. Collective: the ranks compare the model's shape."""
+    if trains_apart(config.sync.codec):
+        apart = _make_apart(model, optimizer, session, config)
+        _keep_islands(apart, session)
+        return apart
     if session.group is None or session.world_size == 1:
         return SingleProcess(model)
     with peers_watched():
         ddp = wrap(model, session.group, bucket_mb=config.sync.bucket_mb)
         section = config.sync
-        return squeeze(
+        sync = squeeze(
             ddp,
             section.codec,
             warmup_steps=section.warmup_steps,
             timeout_s=section.timeout_s,
             normalise=section.normalise,
+            adaptive=section.adaptive,
+            islands=section.islands,
+            auto=AutoSettings(
+                max_ratio=section.max_ratio,
+                min_density=section.min_density,
+                replay=Path(section.replay) if section.replay else None,
+                shared=shared_by(model),
+            ),
         )
+    _keep_islands(sync, session)
+    return sync
+
+
+def _make_apart(model: nn.Module, optimizer: torch.optim.Optimizer, session: Session, config: KitConfig) -> Sync:
+    section = config.sync
+    with peers_watched():
+        return train_apart(
+            model,
+            optimizer,
+            section.codec,
+            group=session.group,
+            warmup_steps=section.warmup_steps,
+            normalise=section.normalise,
+            timeout_s=section.timeout_s,
+            islands=section.islands,
+            parcel_mb=bucket_mb(trainable(model), section.bucket_mb),
+        )
+
+
+def _keep_islands(sync: Sync, session: Session) -> None:
+    """Which ranks were found to be near each other, and why, among the run's decisions; few ranks have no choice."""
+    facts = sync.describe()
+    if session.place.rank == 0 and session.world_size >= FEWEST_RANKS and "islands" in facts:
+        value, reason = facts["islands"], facts["islands_reason"]
+        decisions.record(session.run.decisions, step=0, choice="islands", value=value, reason=reason)
 
 
 def make_engine(
@@ -59,6 +105,7 @@ def make_engine(
         accumulate=config.step.accumulate,
         clip_norm=config.step.clip_norm or None,
         max_aborts=config.step.max_aborts,
+        tell_loss=loss_teller(sync),
     )
 
 

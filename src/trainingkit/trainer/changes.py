@@ -43,6 +43,11 @@ SAID = {
     "sync.codec": "gradients travel differently from here on",
     "sync.warmup_steps": "gradients travel differently from here on",
     "sync.normalise": "gradients travel differently from here on",
+    "sync.adaptive": "gradients travel differently from here on",
+    "sync.islands": "sums are taken in another order from here on",
+    "sync.max_ratio": "the controller may choose otherwise from here on",
+    "sync.min_density": "the controller may choose otherwise from here on",
+    "sync.replay": "the controller may choose otherwise from here on",
     "sync.bucket_mb": "sums may be taken in another order",
     "data.path": "the data must be the same there; their number is checked",
 }

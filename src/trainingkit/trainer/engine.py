@@ -5,6 +5,8 @@ forward, backward   of each micro-batch; the last one exchanges gradients
 agree               the gradient's norm is the same bits on all ranks, so all ranks judge alike
 commit              clip, update, advance the schedule
 abort               (the norm is not finite) parameters, buffers, optimizer and schedule stay as they were
+
+Where ranks train apart (`sync.every`), gradients and norm are a rank's own: it judges alone, and the schedule goes on.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ from torch import nn
 
 from trainingkit.core.errors import StepError
 from trainingkit.precision.compute import forward_context
-from trainingkit.sync.contract import Sync, SyncStats
+from trainingkit.sync.contract import Sync, SyncStats, TrainsApart
 from trainingkit.sync.control import ControlLane, peers_watched
 from trainingkit.trainer.buffers import ModelBuffers
 from trainingkit.trainer.loss import count_tokens, find_loss
 from trainingkit.trainer.phases import GradientClock, PhaseClock
 
+NOT_FINITE = "the gradient is not finite"
+ALONE = " on this rank; the others go on"
 LossFn = Callable[[Any, Any], Any]
 """loss_fn(model, batch) -> the mean loss over the batch, or an output that holds it."""
 
@@ -48,7 +52,9 @@ class Rate(Protocol):
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one finished step was. `agreed` are the control lane's sums over all ranks."""
+    """What one finished step was. `agreed` are the control lane's sums over all ranks; of the step before, where ranks
+    train apart, so that none waits for the others' present step.
+    """
 
     loss: float
     tokens: int
@@ -78,12 +84,15 @@ class StepEngine:
         accumulate: int,
         clip_norm: float | None,
         max_aborts: int,
+        tell_loss: Callable[[float], None],
     ) -> None:
         self.sync = sync
         self.model = model
         self.optimizer = optimizer
         self.rate = rate
         self._control = control
+        self._late = isinstance(sync, TrainsApart)
+        self._agreed: list[float] = []
         self._clock = clock
         self._gradients = GradientClock(model)
         self._compute = compute
@@ -91,6 +100,7 @@ class StepEngine:
         self._accumulate = accumulate
         self._clip_norm = clip_norm
         self._max_aborts = max_aborts
+        self._tell_loss = tell_loss
         self._aborts = 0
         self._losses: list[torch.Tensor] = []
         self._tokens = 0
@@ -119,6 +129,8 @@ class StepEngine:
             self._tokens += count_tokens(batch)
             if last:
                 self.sync.weight = float(self._tokens)
+                if self._late:
+                    self._finish_control()
                 self._control.start(offer())
             self._backward(loss)
         self._losses.append(loss.detach())
@@ -169,25 +181,32 @@ class StepEngine:
         losses = torch.stack([loss.float() for loss in self._losses])
         lr = max((float(group["lr"]) for group in self.optimizer.param_groups), default=0.0)
         with self._clock.phase("update"):
+            loss = float(losses.mean())
+            self._tell_loss(loss)
             norm = self._gradient_norm()
             committed = math.isfinite(norm)
             stats = self._commit() if committed else self._abort()
+        self._clock.move("update", "stall", stats.waited_s)
         for phase, seconds in stats.exposed.items():
             self._clock.move("stall", phase, seconds)
-        with self._clock.phase("stall"):
-            agreed = self._control.finish()
+        if not self._late:
+            self._finish_control()
         result = StepResult(
-            loss=float(losses.mean()),
+            loss=loss,
             tokens=self._tokens,
             grad_norm=norm,
             committed=committed,
-            reason=None if committed else "the gradient is not finite",
+            reason=None if committed else NOT_FINITE + (ALONE if stats.alone else ""),
             stats=stats,
             lr=lr,
-            agreed=agreed,
+            agreed=self._agreed,
         )
         self._forget_step()
         return result
+
+    def _finish_control(self) -> None:
+        with self._clock.phase("stall"):
+            self._agreed = self._control.finish()
 
     def _gradient_norm(self) -> float:
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
@@ -206,7 +225,10 @@ class StepEngine:
     def _abort(self) -> SyncStats:
         self._buffers.put_back()
         self._aborts += 1
-        return self.sync.abort()
+        stats = self.sync.abort()
+        if stats.alone and self.rate is not None:
+            self.rate.step()
+        return stats
 
     def _forget_step(self) -> None:
         self._losses, self._tokens = [], 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from trainingkit.sync.contract import Sync
+from trainingkit.sync.every.apart import EverySync
 from trainingkit.sync.exempt import TINY_ELEMENTS, parameter_names, squeezed_names
 from trainingkit.sync.squeezed import Squeezed
 
@@ -23,4 +24,5 @@ def nothing_squeezed(sync: Sync, model: nn.Module) -> str | None:
     """
     trainable = {name for parameter, name in parameter_names(model).items() if parameter.requires_grad}
     carried = squeezed_names(model) & trainable
-    return TEXT if isinstance(sync, Squeezed) and not carried else None
+    has_codec = isinstance(sync, Squeezed) or (isinstance(sync, EverySync) and sync.coded)
+    return TEXT if has_codec and not carried else None

@@ -9,18 +9,11 @@ import torch
 from torch import nn
 
 from trainingkit.core.errors import CheckpointError
-from trainingkit.recovery import (
-    Found,
-    Snapshots,
-    attach_tensors,
-    detach_tensors,
-    load_new,
-    newest_good,
-    restore_training,
-    training_tensors,
-)
+from trainingkit.recovery import Found, Snapshots, load_new, newest_good, restore_training, training_tensors
 from trainingkit.recovery.together import agree
-from trainingkit.sync.contract import Sync
+from trainingkit.sync.contract import Sync, TrainsApart
+from trainingkit.sync.every.handover import is_apart
+from trainingkit.trainer import apart
 from trainingkit.trainer.advice import no_whole_snapshot
 from trainingkit.trainer.engine import Rate
 from trainingkit.trainer.rng import random_state, set_random_state
@@ -32,7 +25,7 @@ class Keeper:
     """Saves and restores model, optimizer, schedule, synchroniser, random state and whatever else it is given.
 
     Args:
-        say: told of anything a person should know (a damaged snapshot that was passed over).
+        say: told (event, text) of anything a person should know, such as a damaged snapshot that was passed over.
     """
 
     def __init__(
@@ -44,7 +37,7 @@ class Keeper:
         optimizer: torch.optim.Optimizer,
         rate: Rate | None,
         sync: Sync,
-        say: Callable[[str], None],
+        say: Callable[[str, str], None],
     ) -> None:
         self._session = session
         self._every = section.every
@@ -72,9 +65,8 @@ class Keeper:
         Raises:
             CheckpointError: this save, or the one before, failed.
         """
-        tensors, rest = training_tensors(self._model, self._optimizer)
-        sync_tensors, sync = detach_tensors(self._sync.state_dict(), f"rank-{self._session.rank}/sync")
-        tensors |= sync_tensors
+        training, rest = training_tensors(self._model, self._optimizer)
+        tensors, sync = apart.stored(training, self._sync.state_dict(), self._session.rank)
         state = {
             "training": rest,
             "rate": self._rate.state_dict() if self._rate else None,
@@ -99,15 +91,15 @@ class Keeper:
         good, damaged = agree(session.snapshot_group, self._choose, doing="choosing a snapshot")[0]
         for found in damaged:
             how = "was not finished" if found.unfinished else "is damaged"
-            self._say(f"Snapshot of step {found.step} {how} and was passed over: {found.problem}")
+            self._say("damaged", f"Snapshot of step {found.step} {how} and was passed over: {found.problem}")
         if good is None:
             if any(not found.unfinished for found in damaged):
                 raise no_whole_snapshot(session.run, damaged)
             return None
-        tensors, state = load_new(
-            good.path, rank=session.rank, world_size=session.world_size, group=session.snapshot_group
-        )
-        if not state:
+        old = good.world_size or session.world_size
+        tensors, state = self._read(good, session.rank % old)
+        trains_apart = is_apart(state["sync"])
+        if session.rank >= old and not trains_apart:
             raise CheckpointError(
                 "The snapshot was made by fewer ranks than this run has.",
                 field="workers",
@@ -115,13 +107,25 @@ class Keeper:
                 expected="the number of ranks that made the snapshot",
                 next_step="Resume with that many workers.",
             )
-        restore_training(self._model, self._optimizer, tensors, state["training"])
+        kept = apart.read_back(tensors, state, session.rank % old)
+        if trains_apart and (old != session.world_size or not isinstance(self._sync, TrainsApart)):
+            now = (session.rank, session.world_size)
+            kept, text = apart.hand_over(lambda rank: self._read(good, rank), old, now, self._sync)
+            self._say("resume", text)
+        restore_training(self._model, self._optimizer, kept.training, kept.rest)
         if self._rate is not None and state["rate"] is not None:
             self._rate.load_state_dict(state["rate"])
-        self._sync.load_state_dict(attach_tensors(state["sync"], tensors))
-        set_random_state(state["random"])
+        self._sync.load_state_dict(kept.sync)
+        if session.rank < old:
+            set_random_state(state["random"])
         self.saved_step = good.step
         return good.step, state
+
+    def _read(self, found: Found, rank: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """What a snapshot holds for a rank of those that made it. All ranks call it, each for any rank."""
+        session = self._session
+        group = session.snapshot_group
+        return load_new(found.path, rank=session.rank, world_size=session.world_size, group=group, of=rank)
 
     def _choose(self) -> tuple[Found | None, list[Found]]:
         """Rank 0 looks for the newest whole snapshot; its choice counts on all ranks."""

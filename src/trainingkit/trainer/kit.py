@@ -24,6 +24,7 @@ from trainingkit.core.files import write_atomic
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.core.stateful import Stateful
 from trainingkit.sync.control import ControlLane, peers_watched
+from trainingkit.trainer.apart import agreed_weights, settle
 from trainingkit.trainer.buffers import ModelBuffers
 from trainingkit.trainer.building import describe_model, make_engine, make_sync
 from trainingkit.trainer.ending import Ending, exit_code_of, is_plain_exit
@@ -32,6 +33,7 @@ from trainingkit.trainer.evaluate import evaluate
 from trainingkit.trainer.exempted import nothing_squeezed
 from trainingkit.trainer.keeper import Keeper
 from trainingkit.trainer.loss import call_model, to_device
+from trainingkit.trainer.moving import watch_moves
 from trainingkit.trainer.passes import Passes
 from trainingkit.trainer.phases import PhaseClock
 from trainingkit.trainer.recipe import KitConfig, resolved_text
@@ -73,9 +75,9 @@ class Kit:
         self._module = model
         self._stop = StopRequest()
         self._clock = PhaseClock()
-        self._notes: list[str] = []
+        self._notes: list[tuple[str, str]] = []
         self._kept: dict[str, Stateful] = {}
-        sync = make_sync(model, session, config)
+        sync = make_sync(model, optimizer, session, config)
         self._buffers = ModelBuffers(model, session.group)
         self._engine = make_engine(
             model, optimizer, session, config, sync=sync, rate=rate, clock=self._clock, buffers=self._buffers
@@ -87,17 +89,18 @@ class Kit:
             optimizer=optimizer,
             rate=rate,
             sync=sync,
-            say=self._notes.append,
+            say=lambda event, text: self._notes.append((event, text)),
         )
         self._restored = self._restore(config)
         self._recorder = Recorder(
             session, start_step=self.step_number, total=self._total, log_every=config.run.log_every
         )
         self._recorder.start(model=describe_model(model), data=data, sync=sync.describe())
-        for note in self._notes:
-            self._recorder.event(self.step_number, "damaged", note)
+        for event, text in self._notes:
+            self._recorder.event(self.step_number, event, text)
         if self._restored:
             self._recorder.event(self.step_number, "resume", self._resume_text())
+        watch_moves(sync, session, self._recorder, resumed=self._restored is not None)
         nothing = nothing_squeezed(sync, model)
         if nothing:
             self._recorder.event(self.step_number, "codec", nothing)
@@ -217,7 +220,7 @@ class Kit:
             loss_fn: as for `step`; by default the model is called on the batch and returns the loss.
         """
         begin = time.perf_counter()
-        with self._clock.excluded():
+        with self._clock.excluded(), agreed_weights(self._engine.sync):
             self._buffers.align()
             metrics, samples = evaluate(
                 self._module,
@@ -240,7 +243,8 @@ class Kit:
         if self._ending.done:
             return
         self._ending.drop_half_step(self.step_number, "The loop ended")
-        if self.step_number > self._keeper.saved_step:
+        moved = self.stopped is None and settle(self._engine.sync)
+        if moved or self.step_number > self._keeper.saved_step:
             self._save(wait=True)
         self._ending.well(self.step_number, stopped=self.stopped)
 
@@ -285,6 +289,10 @@ class Kit:
             self.stopped = self._stop.requested or "a signal to another rank"
         step_s, phases = self._clock.lap()
         self._recorder.step(self.step_number, result, step_s, phases)
+        for text in result.stats.events:
+            self.event("sync", text)
+        if self._all_done and self.stopped is None:
+            settle(self._engine.sync)
         self._engine.check_aborts()
         self._keeper.check()
         if self.stopped or self._keeper.due(self.step_number):

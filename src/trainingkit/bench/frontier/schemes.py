@@ -21,6 +21,7 @@ from trainingkit.bench.frontier.coders import (
     TERNARY,
     TERNARY_MAX,
     AcpSGD,
+    AdaptiveForm,
     Bf16,
     Centroids,
     FewLevels,
@@ -43,7 +44,8 @@ TWO = ("decoder", "resnet")
 
 TERNARY_256, FOUR_256, SIGN_256 = (FewLevels(levels, 256) for levels in (TERNARY, FOUR, SIGN))
 INT4 = Integers(4)
-INT2 = "all|int2(block=64)"
+INT2 = "all|int2(block=256)"
+ADAPTIVE_4, ADAPTIVE_3 = "all|int4(block=64)", "all|int3(block=64)"
 DGC_DENSITIES = ((0.05, 0.25), (0.1, 0.0625))
 """Of DGC's warm-up, (share of the run, density); then 1.56 %."""
 
@@ -63,6 +65,11 @@ def levelled(name: str, label: str, form: Form, **more: Any) -> Scheme:
     return Scheme(name, f"{label}, normalised", "gradient", partial(Normalised, form), **more)
 
 
+def adaptive(around: type[TwoSided], spec: str) -> Coder:
+    """Each tensor in its own codec, in no more bytes than `spec` takes for all."""
+    return around(AdaptiveForm(spec))
+
+
 def update(name: str, label: str, form: Form, every: int, *, decay: float = 1.0, **more: Any) -> Scheme:
     """The form on the update of `every` local steps."""
     coder = partial(TwoSided, form, decay=decay)
@@ -78,7 +85,7 @@ GRADIENT = (
     package("bf16", "bf16", "all|bf16", tasks=DECODER),
     package("int8", "int8", "all|int8(block=64)", tasks=DECODER),
     package("int4", "int4", "all|int4(block=64)"),
-    package("int2", "int2", INT2, tasks=TWO),
+    package("int2", "int2", INT2, tasks=TWO, revision=1),
     package("topk5-int4", "top 5 % int4", "topk(density=0.05, chunk=4096)|int4(block=64)", tasks=TWO),
     gradient("fp8", "fp8 e4m3", Fp8(), tasks=DECODER),
     gradient("int4-chance", "int4, stochastic", Integers(4, 64, stochastic=True), tasks=DECODER),
@@ -101,12 +108,31 @@ GRADIENT = (
 NORMALISED = (
     levelled("level-int4", "int4", INT4, tasks=DECODER),
     levelled("level-int3", "int3", Integers(3), tasks=DECODER),
-    levelled("level-int2", "int2", PackageForm(INT2), in_package=True, spec=INT2),
+    levelled("level-int2", "int2", PackageForm(INT2), in_package=True, spec=INT2, revision=1),
     levelled("level-four", "four levels", FOUR_256),
+    levelled("level-four-64", "four levels in 64", FewLevels(FOUR, 64), tasks=DECODER),
     levelled("level-ternary", "ternary", TERNARY_256),
+    levelled("level-ternary-64", "ternary in 64", FewLevels(TERNARY, 64), tasks=DECODER),
     levelled("level-sign", "sign", SIGN_256, tasks=DECODER),
     levelled("level-topk23-sign", "15 of 64, signs", TopK(15 / 64, SIGN_256, 64), tasks=DECODER),
 )
+
+ADAPTIVE = (
+    Scheme(
+        "adaptive-int4", "adaptive, in int4's bytes", "gradient", partial(adaptive, TwoSided, ADAPTIVE_4), tasks=TWO
+    ),
+    Scheme(
+        "adaptive-int3", "adaptive, in int3's bytes", "gradient", partial(adaptive, TwoSided, ADAPTIVE_3), tasks=TWO
+    ),
+    Scheme(
+        "level-adaptive-int3",
+        "adaptive, in int3's bytes, normalised",
+        "gradient",
+        partial(adaptive, Normalised, ADAPTIVE_3),
+        tasks=TWO,
+    ),
+)
+"""Beside int4 and int3: does it help to give some tensors more bits and others fewer?"""
 
 UPDATE = (
     update("u1-int4", "int4", INT4, 1, tasks=DECODER),
@@ -198,5 +224,5 @@ PRESETS = (
     ),
 )
 
-SCHEMES: tuple[Scheme, ...] = (*GRADIENT, *NORMALISED, *UPDATE, *CORRECTED, *PRESETS)
+SCHEMES: tuple[Scheme, ...] = (*GRADIENT, *NORMALISED, *ADAPTIVE, *UPDATE, *CORRECTED, *PRESETS)
 """Every candidate, in the order of the tables. Names are unique."""

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from trainingkit.bench.contender import CONTENDERS, Contender, Setting
+from trainingkit.bench.contender import Builder, Contender, Setting, builder_of
 from trainingkit.bench.network.interfaces import sent_bytes
 from trainingkit.bench.network.spec import AGAIN, NetworkSpec
 from trainingkit.bench.paired import ContenderFailed
@@ -77,8 +77,12 @@ class Rank:
         self._order = SampleOrder(len(self.corpus.train), spec.seed)
         self._lead_s = LEAST_LEAD_S
 
-    def enter(self, name: str) -> Entrant:
-        """Build a contender from the same seed as all others; "X again" is a second copy of "X". Collective."""
+    def enter(self, name: str, build: Builder | None = None) -> Entrant:
+        """Build a contender from the same seed as all others; "X again" is a second copy of "X". Collective.
+
+        Args:
+            build: in place of the builder of that name.
+        """
         seed_all(self.spec.seed)
         model = choose(MODELS, self.scale.model, field="model").build(self.corpus.info)
         optimizer = choose(OPTIMIZERS, {"kind": "adamw", "lr": PEAK_LR}, field="optimizer").build(model)
@@ -86,7 +90,7 @@ class Rank:
         group = dist.new_group(backend="gloo", timeout=timeout)
         assert isinstance(group, dist.ProcessGroup)
         setting = Setting(group, self.spec.codec, self.spec.timeout_s)
-        build = CONTENDERS.get(name.removesuffix(AGAIN), field="--contenders")
+        build = build or builder_of(name.removesuffix(AGAIN))
         return Entrant(name, build(model, setting), model, optimizer)
 
     def turn(self, entrant: Entrant, steps: int) -> Turn:

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainingkit.bench.contender import CONTENDERS
+from trainingkit.bench.contender import builder_of
 from trainingkit.bench.network.spec import Measured, NetworkSpec
 from trainingkit.bench.network.stage import SHAPE, Stage
 from trainingkit.bench.network.summary import summarise
@@ -22,11 +22,11 @@ from trainingkit.codec import parse
 from trainingkit.core.errors import ClusterError, ConfigError
 from trainingkit.netlab import JobResult, Lab, LabSpec
 from trainingkit.netlab.rates import UNSHAPED, parse_rate
-from trainingkit.sync.section import NO_CODEC
+from trainingkit.sync.section import AUTO_CODEC, NO_CODEC
 
 WORKER = "trainingkit.bench.network.worker"
 POLL_S = 0.05
-START_S = 600.0
+START_S = 1200.0
 """What start and warm-up may take on top of the spec's minutes."""
 
 
@@ -84,10 +84,10 @@ def _check(spec: NetworkSpec) -> None:
     """Refuse what cannot be run before anything is started."""
     spec.job()
     parse_rate(spec.link, field="--link")
-    if spec.codec != NO_CODEC:
+    if spec.codec not in (NO_CODEC, AUTO_CODEC):
         parse(spec.codec, field="--codec")
     for name in spec.contenders:
-        CONTENDERS.get(name, field="--contenders")
+        builder_of(name)
     if spec.hosts < 2:
         raise ConfigError(
             "A network needs two hosts.",

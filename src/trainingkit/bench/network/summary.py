@@ -14,9 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from trainingkit.bench.network.spec import JUDGED, KEPT_GOAL, REFERENCE, TWIN, Measured, NetworkSpec
-from trainingkit.bench.result import Result, describe_aa, known, make_check, make_result
+from trainingkit.bench.network.spec import (
+    AUTO_GOAL,
+    AUTO_GOALS,
+    JUDGED,
+    KEPT_GOAL,
+    PLAIN,
+    REFERENCE,
+    TWIN,
+    VS_PLAIN_GOAL,
+    Measured,
+    NetworkSpec,
+)
+from trainingkit.bench.paired import Turns
+from trainingkit.bench.result import Check, Result, describe_aa, known, make_check, make_result
 from trainingkit.core.errors import ClusterError
+from trainingkit.sync.section import AUTO_CODEC
 
 Curve = list[list[float]]
 
@@ -40,12 +53,23 @@ def summarise(spec: NetworkSpec, measured: Measured, *, command: str) -> Result:
     return make_result(
         "network",
         command=command,
-        checks=[make_check("kept_share", turns.kept_share(JUDGED, REFERENCE), KEPT_GOAL)],
+        checks=checks_of(spec, turns),
         rows=[row_of(name, measured) for name in measured.labels],
         aa=describe_aa(twin, len(turns.ratios(TWIN, REFERENCE)), "no communication against itself"),
         facts=facts_of(spec, measured),
         notes=notes_of(measured),
     )
+
+
+def checks_of(spec: NetworkSpec, turns: Turns) -> list[Check]:
+    """The share of the speed that is kept; for the controller by link, and that it is never slower than plain DDP."""
+    kept = turns.kept_share(JUDGED, REFERENCE)
+    if spec.codec != AUTO_CODEC:
+        return [make_check("kept_share", kept, KEPT_GOAL)]
+    checks = [make_check(f"kept_share@{spec.link}", kept, AUTO_GOALS.get(spec.link, AUTO_GOAL))]
+    if turns.ratios(PLAIN, JUDGED):
+        checks.append(make_check("vs_plain", turns.ratio(PLAIN, JUDGED), VS_PLAIN_GOAL))
+    return checks
 
 
 def row_of(name: str, measured: Measured) -> dict[str, Any]:
@@ -77,7 +101,7 @@ def row_of(name: str, measured: Measured) -> dict[str, Any]:
 def facts_of(spec: NetworkSpec, measured: Measured) -> dict[str, Any]:
     """What was run, and the figures that belong to all rows."""
     turns = measured.turns
-    none_s, plain_s = turns.median_s(REFERENCE), turns.median_s("plain")
+    none_s, plain_s = turns.median_s(REFERENCE), turns.median_s(PLAIN)
     return {
         "hosts": spec.hosts,
         "link": spec.link,

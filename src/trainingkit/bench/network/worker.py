@@ -1,7 +1,7 @@
 """One host's process of the network bench: `python -m trainingkit.bench.network.worker FOLDER`.
 
-Three parts: warm-up on open links, paired turns on shaped links, then more steps on open links until all contenders
-that agree have taken as many; the last part is for losses only.
+Four parts: warm-up on open links, steps in which who chooses by itself may do so, paired turns on shaped links, then
+more steps on open links until all contenders that agree have taken as many; the last part is for losses only.
 """
 
 from __future__ import annotations
@@ -30,9 +30,12 @@ from trainingkit.core.section import check
 from trainingkit.precision.compute import choose_compute
 from trainingkit.precision.section import PrecisionSection
 
+SETTLE_STEPS = 60
+"""The most that a contender may take to find its way of sending."""
+
 
 class Worker:
-    """The three parts over one rank's contenders."""
+    """The parts over one rank's contenders."""
 
     def __init__(self, rank: Rank, stage: Stage) -> None:
         self.rank = rank
@@ -45,7 +48,9 @@ class Worker:
     def run(self) -> Measured:
         """All parts; what was measured, on every rank."""
         self._warm_up()
+        self._settle(searching=False)
         self._gate(SHAPE)
+        self._settle(searching=True)
         turns = self._time()
         self.measured.seconds, self.measured.rounds = turns.seconds, turns.rounds
         self.measured.failed |= turns.failed
@@ -53,6 +58,8 @@ class Worker:
         self._catch_up()
         for name, entrant in self.entrants.items():
             self.measured.losses[name] = entrant.losses
+            if entrant.contender.told is not None:
+                self.measured.labels[name] = entrant.contender.told()
             entrant.contender.close()
         return self.measured
 
@@ -66,6 +73,23 @@ class Worker:
                 if name not in self.measured.failed:
                     self._try_step(entrant)
         self.measured.facts = self.rank.facts(self.entrants[REFERENCE])
+
+    def _settle(self, *, searching: bool) -> None:
+        """Steps until a contender sends as it will go on sending, on all ranks alike.
+
+        Args:
+            searching: those that look at the link to find out; else those that only have a warm-up.
+        """
+        for name, entrant in self.entrants.items():
+            if entrant.contender.searches != searching:
+                continue
+            taken = 0
+            while name not in self.measured.failed and not entrant.contender.settled() and taken < SETTLE_STEPS:
+                self._tell("settling", name, taken / SETTLE_STEPS)
+                self._try_step(entrant)
+                taken += 1
+            if taken and searching:
+                self.measured.facts["settled_after"] = f"{taken} steps"
 
     def _time(self) -> Turns:
         failed = self.measured.failed

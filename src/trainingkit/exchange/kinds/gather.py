@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from trainingkit.cluster.islands import Islands
 from trainingkit.exchange import messages
 from trainingkit.exchange.clock import StageClock
 from trainingkit.exchange.lane import Lane
 from trainingkit.exchange.parts import Part
-from trainingkit.exchange.registry import EXCHANGES
+from trainingkit.exchange.registry import EXCHANGES, Grouping, Seat
 from trainingkit.exchange.work import Pending
 
 
@@ -28,17 +29,32 @@ class GatherRound:
         parts: built with one owner.
         lanes: one.
         weight: gives this rank's weight in the mean.
+        each: of how many ranks the values are the sum.
     """
 
-    LANES = 1
+    @staticmethod
+    def fits(islands: Islands) -> bool:
+        """Over any ranks."""
+        return True
 
     @staticmethod
-    def owners(world_size: int) -> int:
+    def groups(islands: Islands) -> tuple[Grouping, ...]:
+        """One lane over all ranks."""
+        return (Islands.flat(islands.ranks).groups,)
+
+    @staticmethod
+    def seat(lanes: Sequence[Lane]) -> Seat:
         """Nobody re-encodes: the message is whole."""
-        return 1
+        return Seat(shards=1, owned=None, copies=lanes[0].world_size - 1, trips=1)
 
     def __init__(
-        self, parts: Sequence[Part], lanes: Sequence[Lane], weight: Callable[[], float], clock: StageClock
+        self,
+        parts: Sequence[Part],
+        lanes: Sequence[Lane],
+        weight: Callable[[], float],
+        clock: StageClock,
+        *,
+        each: int = 1,
     ) -> None:
         size = messages.total_bytes(parts)
         self.parts = parts
@@ -48,6 +64,7 @@ class GatherRound:
         self._lanes = lanes
         self._weight = weight
         self._clock = clock
+        self._each = each
         self._sent = torch.zeros(1, size, dtype=torch.uint8)
         self._received = torch.zeros(lanes[0].world_size, size, dtype=torch.uint8)
         self._said: Pending | None = None
@@ -64,4 +81,5 @@ class GatherRound:
         with self._clock.stage("decode"):
             self.finite, factors = messages.listen(self._received)
             self.counted = factors[self._lanes[0].rank] != 0
-            messages.mean(self.parts, self._received, factors, [part.values.pieces for part in self.parts])
+            pieces = [part.values.pieces for part in self.parts]
+            messages.mean(self.parts, self._received, factors, pieces, each=self._each)

@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from trainingkit.cluster.islands import Islands
 from trainingkit.exchange import messages
 from trainingkit.exchange.clock import StageClock
 from trainingkit.exchange.lane import Lane
 from trainingkit.exchange.parts import Part
-from trainingkit.exchange.registry import EXCHANGES
+from trainingkit.exchange.registry import EXCHANGES, Grouping, Seat
 from trainingkit.exchange.work import Pending
 
 
@@ -30,17 +31,33 @@ class ShardedRound:
         parts: built with one owner per rank.
         lanes: two.
         weight: gives this rank's weight in the mean.
+        each: of how many ranks the values are the sum.
     """
 
-    LANES = 2
+    @staticmethod
+    def fits(islands: Islands) -> bool:
+        """Over any ranks."""
+        return True
 
     @staticmethod
-    def owners(world_size: int) -> int:
+    def groups(islands: Islands) -> tuple[Grouping, ...]:
+        """Two lanes over all ranks."""
+        return (Islands.flat(islands.ranks).groups,) * 2
+
+    @staticmethod
+    def seat(lanes: Sequence[Lane]) -> Seat:
         """Every rank owns a shard."""
-        return world_size
+        ranks = lanes[0].world_size
+        return Seat(shards=ranks, owned=lanes[0].rank, copies=2 * (ranks - 1), trips=2)
 
     def __init__(
-        self, parts: Sequence[Part], lanes: Sequence[Lane], weight: Callable[[], float], clock: StageClock
+        self,
+        parts: Sequence[Part],
+        lanes: Sequence[Lane],
+        weight: Callable[[], float],
+        clock: StageClock,
+        *,
+        each: int = 1,
     ) -> None:
         ranks = lanes[0].world_size
         size = messages.total_bytes(parts)
@@ -51,6 +68,7 @@ class ShardedRound:
         self._lanes = lanes
         self._weight = weight
         self._clock = clock
+        self._each = each
         self._sent = torch.zeros(ranks, size, dtype=torch.uint8)
         self._received = torch.zeros(ranks, size, dtype=torch.uint8)
         self._reply = torch.zeros(size, dtype=torch.uint8)
@@ -69,7 +87,7 @@ class ShardedRound:
         with self._clock.stage("wire"):
             self._asked.wait()
         with self._clock.stage("encode"):
-            factors = messages.answer(self.parts, self._received, self._reply, self._sums)
+            factors = messages.answer(self.parts, self._received, self._reply, self._sums, each=self._each)
             self.counted = factors[self._lanes[0].rank] != 0
         self._answered = Pending(self._lanes[1].all_gather(self._replies, self._reply))
 

@@ -2,6 +2,7 @@
 (`bench.frontier.coder.Coder`) make an exchange of them: two-sided, normalised, low rank, with an outer step.
 """
 
+from trainingkit.bench.frontier.coders.adaptive import AdaptiveForm
 from trainingkit.bench.frontier.coders.centroids import Centroids
 from trainingkit.bench.frontier.coders.fewlevels import FOUR, SIGN, TERNARY, TERNARY_MAX, FewLevels, Levels
 from trainingkit.bench.frontier.coders.floats import Bf16, Fp8
@@ -18,6 +19,7 @@ from trainingkit.bench.frontier.coders.twosided import TwoSided
 
 __all__ = [
     "AcpSGD",
+    "AdaptiveForm",
     "Bf16",
     "Centroids",
     "FOUR",

@@ -1,0 +1,1 @@
+"""The schedules that we know, one file each."""

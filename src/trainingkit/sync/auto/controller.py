@@ -1,0 +1,363 @@
+"""Which rung, from when on? A search when the link is new, then rest until something has changed.
+
+    search   some steps on a rung give its time; a forecast gives that of all others. The least lossy rung that hides is
+             taken, after those that may hide as well have been tried. Plain is tried where it may be as fast.
+    rest     nothing moves, unless the link or the computing changed (search again), a guard complains (a rung back), or
+             the run has proved stable (rungs beyond the published limits are allowed).
+
+Fed with what all ranks agreed on, of operations that IEEE 754 rounds in one way only, so that every rank decides alike
+without a message.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainingkit.sync.auto.forecast import Forecast, Link, Load, Window, forecast, pick
+from trainingkit.sync.auto.guards import Guards
+from trainingkit.sync.auto.ladder import PLAIN, START, Rung, within_limits
+from trainingkit.sync.auto.seen import UNKNOWN, Seen
+
+SLACK = 0.02
+"""A rung hides when its step is at most this much longer than the shortest."""
+HOLD = 0.05
+"""Without a search a more lossy rung must be this much shorter than the present one."""
+WORTH_A_TRY = 0.15
+"""A less lossy rung whose forecast is at most this much above the best is measured before it is given up."""
+PLAIN_WORTH_A_TRY = 0.35
+"""The same for plain DDP: a codec may slow computing down in ways that no figure of the step shows."""
+SETTLE_STEPS = 2
+"""After a move: one on its way yet, and one that meets cold buffers."""
+SAMPLES = 4
+MOST_TRIES = 4
+DRIFT = 1.5
+DRIFT_STEPS = 3
+RECENT = 9
+REST_STEPS = 50
+"""After a search what changed leads to another one only if the step has become longer by `HURTS`; else it waits."""
+HURTS = 0.15
+STABLE_STEPS = 200
+BARRED_STEPS = 500
+
+
+@dataclass(frozen=True)
+class Move:
+    """A change of rung.
+
+    Args:
+        step: exchanges that were made before it; it counts from the next on.
+        rung: what is used from there on.
+        reason: a sentence that a person can check.
+    """
+
+    step: int
+    rung: Rung
+    reason: str
+
+
+@dataclass
+class Epoch:
+    """What is known since the link or the computing last changed.
+
+    Args:
+        samples: steps on the present rung.
+        measured: seconds of a step by rung, once tried.
+        tries: rungs that were moved to for a measurement.
+        settled: the search is over.
+        odd: steps in a row that do not fit what the rung showed.
+    """
+
+    samples: list[Seen] = field(default_factory=list)
+    measured: dict[int, float] = field(default_factory=dict)
+    tries: int = 0
+    settled: bool = False
+    odd: list[Seen] = field(default_factory=list)
+
+
+class Controller:
+    """Picks the rung.
+
+    Args:
+        ladder: from the least lossy on.
+        shared: which part of the codec's seconds computing loses: 1 on a CPU, 0 on a GPU.
+        max_ratio, min_density: limits until the run has proved stable.
+    """
+
+    def __init__(
+        self,
+        ladder: Sequence[Rung],
+        *,
+        shared: float,
+        max_ratio: float,
+        min_density: float,
+    ) -> None:
+        self.ladder = tuple(ladder)
+        self.index = next((i for i, rung in enumerate(ladder) if rung.codec == START), 0)
+        self.loads: Callable[[], Sequence[Load] | None] = lambda: None
+        self._shared = shared
+        self._limits = {"max_ratio": max_ratio, "min_density": min_density}
+        self._epoch = Epoch()
+        self._guards = Guards()
+        self._skip = SETTLE_STEPS
+        self._steady = 0
+        self._lifted = False
+        self._settled_at = 0
+        self._barred: dict[int, int] = {}
+        self._code_s: dict[int, float] = {}
+        self._last_window: Window | None = None
+
+    @property
+    def rung(self) -> Rung:
+        """What is used now."""
+        return self.ladder[self.index]
+
+    def wait(self, steps: int) -> None:
+        """Look away for so many steps more: they do not travel on the rung yet."""
+        self._skip += steps
+
+    @property
+    def settled(self) -> bool:
+        """Whether the search is over."""
+        return self._epoch.settled
+
+    def observe(self, step: int, seen: Seen) -> Move | None:
+        """Take in one agreed step on the present rung; the move that follows from it, if any.
+
+        Args:
+            step: exchanges that were made so far.
+        """
+        self._barred = {index: until for index, until in self._barred.items() if until > step}
+        complaint = self._guards.complaint(seen) if seen.committed else None
+        self._steady = 0 if complaint or not seen.committed else self._steady + 1
+        if complaint and self.index > 0:
+            return self._back(step, complaint)
+        if self._skip > 0:
+            self._skip -= 1
+            return None
+        if seen.rate <= 0 or seen.window_s <= 0:
+            return None
+        if self._is_odd(seen):
+            self._epoch.odd = [*self._epoch.odd, seen][-RECENT:]
+            due = len(self._epoch.odd) >= DRIFT_STEPS and (self._hurts() or not self._resting(step))
+            return self._anew(step) if due else None
+        self._epoch.odd = []
+        self._epoch.samples = [*self._epoch.samples, seen][-RECENT:]
+        if self._epoch.settled:
+            return self._rest(step)
+        return self._search(step) if len(self._epoch.samples) >= SAMPLES else None
+
+    def forecasts(self) -> list[Forecast] | None:
+        """By rung, as of now; None while too little is known."""
+        loads, window, link = self.loads(), self._window(), self._link()
+        if loads is None or window is None or link is None:
+            return None
+        return [forecast(window, link, self._load(index, loads)) for index in range(len(self.ladder))]
+
+    def seconds_on(self, link: Link) -> list[float] | None:
+        """A step's seconds by rung on another link, by forecast alone; infinite where the limits forbid the rung."""
+        loads, window = self.loads(), self._window() or self._last_window
+        if loads is None or window is None:
+            return None
+        return [
+            forecast(window, link, self._load(index, loads)).step_s if self._allowed(index) else math.inf
+            for index in range(len(self.ladder))
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        """JSON: where the ladder stands; what was measured is measured again."""
+        return {
+            "rung": str(self.rung),
+            "steady": self._steady,
+            "lifted": self._lifted,
+            "settled": self._epoch.settled,
+            "guards": self._guards.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue on that rung; a rung that the ladder does not have leaves the start."""
+        names = [str(rung) for rung in self.ladder]
+        if state.get("rung") in names:
+            self.index = names.index(state["rung"])
+        self._steady = state.get("steady", 0)
+        self._lifted = state.get("lifted", False)
+        self._guards = Guards(**state.get("guards", {}))
+        self._epoch = Epoch()
+        self._skip = SETTLE_STEPS
+
+    def _search(self, step: int) -> Move | None:
+        epoch = self._epoch
+        epoch.measured[self.index] = _median(seen.step_s for seen in epoch.samples)
+        times = self._times(step)
+        if times is None:
+            return None
+        target = pick(times, slack=SLACK)
+        if epoch.tries < MOST_TRIES:
+            target = self._to_try(times, target)
+        if target != self.index and (target in epoch.measured or epoch.tries < MOST_TRIES):
+            epoch.tries += target not in epoch.measured
+            if target in epoch.measured:
+                self._settle(step)
+            return self._move(step, target, self._why(times, target))
+        self._settle(step)
+        return None
+
+    def _to_try(self, times: Sequence[float | None], target: int) -> int:
+        """The least lossy rung not measured yet that may be as good as the target; else the target."""
+        measured = self._epoch.measured
+        best = min(seconds for seconds in times if seconds is not None)
+        for index, seconds in enumerate(times[: target + 1]):
+            worth = PLAIN_WORTH_A_TRY if self.ladder[index].codec == PLAIN else WORTH_A_TRY
+            if seconds is not None and index not in measured and seconds <= best * (1.0 + worth):
+                return index
+        return target
+
+    def _rest(self, step: int) -> Move | None:
+        epoch = self._epoch
+        if len(epoch.samples) < RECENT:
+            return None
+        now_s = epoch.measured[self.index] = _median(seen.step_s for seen in epoch.samples)
+        times = self._times(step)
+        plain_s = epoch.measured.get(0) if self.ladder[0].codec == PLAIN else None
+        if plain_s is not None and self.index != 0 and 0 not in self._barred and now_s > plain_s * (1.0 + SLACK):
+            return self._move(step, 0, f"a step takes {now_s:.3g} s here and {plain_s:.3g} s with plain DDP")
+        if times is None or self._lifted or self._steady < STABLE_STEPS:
+            return None
+        self._lifted = True
+        target = pick(times, slack=SLACK)
+        if target > self.index and not within_limits(self.ladder[target], **self._limits):
+            epoch.settled, epoch.tries = False, 0
+            return self._move(step, target, f"{STABLE_STEPS} steady steps: {self._why(times, target)}")
+        return None
+
+    def _times(self, step: int) -> list[float | None] | None:
+        """Seconds of a step by rung: measured where it was tried since the last change, else forecast."""
+        found = self.forecasts()
+        if found is None:
+            return None
+        here = self._epoch.measured.get(self.index)
+        bias = here / found[self.index].step_s if here is not None else 1.0
+        times: list[float | None] = []
+        for index in range(len(self.ladder)):
+            allowed = index == self.index or (self._allowed(index) and index not in self._barred)
+            times.append(self._epoch.measured.get(index, found[index].step_s * bias) if allowed else None)
+        return times
+
+    def _allowed(self, index: int) -> bool:
+        return self._steady >= STABLE_STEPS or within_limits(self.ladder[index], **self._limits)
+
+    def _is_odd(self, seen: Seen) -> bool:
+        """Whether a step does not fit what this rung showed before."""
+        samples = self._epoch.samples
+        if len(samples) < SAMPLES:
+            return False
+        rate, window_s = _median(s.rate for s in samples), _median(s.window_s for s in samples)
+        return _apart(seen.rate, rate) or _apart(seen.window_s, window_s)
+
+    def _changed(self) -> str:
+        """What the odd steps say."""
+        before, now = self._epoch.samples, self._epoch.odd
+        rate, new_rate = (_median(s.rate for s in samples) for samples in (before, now))
+        if _apart(new_rate, rate):
+            return f"the link went from {_mbit(rate)} to {_mbit(new_rate)}"
+        window_s, new_s = (_median(s.window_s for s in samples) for samples in (before, now))
+        return f"computing went from {window_s:.3g} to {new_s:.3g} s a step"
+
+    def _hurts(self) -> bool:
+        """Whether the odd steps are longer than those before."""
+        before, now = (_median(s.step_s for s in samples) for samples in (self._epoch.samples, self._epoch.odd))
+        return now > before * (1.0 + HURTS)
+
+    def _resting(self, step: int) -> bool:
+        """Whether the last search ended a short while ago."""
+        return self._epoch.settled and step - self._settled_at < REST_STEPS
+
+    def _settle(self, step: int) -> None:
+        self._epoch.settled = True
+        self._settled_at = step
+
+    def _anew(self, step: int) -> Move | None:
+        """Begin the search again, from what the odd steps showed."""
+        changed = self._changed()
+        self._epoch = Epoch(samples=self._epoch.odd, tries=0 if self._epoch.settled else self._epoch.tries)
+        times = self._times(step)
+        if times is None:
+            return None
+        target = pick(times, slack=SLACK)
+        here = times[self.index]
+        if target > self.index and here is not None and here <= min(s for s in times if s is not None) * (1.0 + HOLD):
+            target = self.index
+        if target == self.index:
+            self._epoch.settled = True
+            return None
+        self._epoch.tries += 1
+        return self._move(step, target, f"{changed}: {self._why(times, target)}")
+
+    def _back(self, step: int, complaint: str) -> Move:
+        """A rung back; the present one is barred for a while."""
+        self._barred[self.index] = step + BARRED_STEPS
+        self._settle(step)
+        return self._move(step, self.index - 1, f"{complaint}: a rung back")
+
+    def _move(self, step: int, target: int, reason: str) -> Move:
+        self._learn_code()
+        self._last_window = self._window() or self._last_window
+        self.index = target
+        self._epoch.samples, self._epoch.odd = [], []
+        self._skip = SETTLE_STEPS
+        return Move(step, self.rung, reason)
+
+    def _learn_code(self) -> None:
+        if self._epoch.samples:
+            self._code_s[self.index] = _median(seen.code_s for seen in self._epoch.samples)
+
+    def _load(self, index: int, loads: Sequence[Load]) -> Load:
+        """A rung's load; the seconds of coding as they were seen, or as those of the present rung."""
+        load = loads[index]
+        if self.ladder[index].codec == PLAIN:
+            return Load(load.bucket_bytes, load.trips, 0.0)
+        here = [seen.code_s for seen in self._epoch.samples if seen.code_s != UNKNOWN]
+        known = self._code_s.get(index) or (_median(here) if here and self.rung.codec != PLAIN else load.code_s)
+        return Load(load.bucket_bytes, load.trips, known)
+
+    def _window(self) -> Window | None:
+        samples = self._epoch.samples
+        if not samples:
+            return None
+        code_s = 0.0 if self.rung.codec == PLAIN else max(0.0, _median(seen.code_s for seen in samples))
+        window_s = _median(seen.window_s for seen in samples)
+        compute_s = max(window_s / 2, window_s - self._shared * code_s)
+        return Window(compute_s, _median(seen.hide_s for seen in samples) * compute_s / window_s, self._shared)
+
+    def _link(self) -> Link | None:
+        samples = self._epoch.samples
+        if not samples:
+            return None
+        return Link(_median(s.rate for s in samples), max(0.0, _median(s.latency_s for s in samples)))
+
+    def _why(self, times: Sequence[float | None], target: int) -> str:
+        link = self._link()
+        here, there = times[self.index], times[target]
+        if here is None or there is None or link is None:
+            return f"{self.ladder[target]} is the least lossy rung that hides"
+        known = "measured" if target in self._epoch.measured else "forecast"
+        return (
+            f"{self.ladder[target]} is {known} at {there:.3g} s a step, {self.rung} takes {here:.3g} s; "
+            f"the link gives {_mbit(link.bytes_per_s)}"
+        )
+
+
+def _apart(one: float, other: float) -> bool:
+    """Whether two positive figures differ by more than `DRIFT`."""
+    return one > DRIFT * other or other > DRIFT * one
+
+
+def _median(values: Any) -> float:
+    return float(statistics.median(values))
+
+
+def _mbit(bytes_per_s: float) -> str:
+    return f"{bytes_per_s * 8e-6:.3g} Mbit/s"

@@ -1,0 +1,280 @@
+"""Training apart: each worker takes its own steps, and every H-th starts a round over what it has changed.
+
+    commit / abort      the training thread   counts the step; applies rounds that are due; starts those of this step
+    Parcel.launch       the training thread   measures agreed - local, hands the parcel to the queue
+    Parcel._say         queue thread 0        finds the elements; the round encodes, first collective
+    Round._answer       queue thread 1        sum in rank order, re-encode, second collective (sharded exchange)
+    Parcel._hear        queue thread 1 or 2   decode
+    Fragment.apply      the training thread   outer step on the agreed model, local model along
+
+A round is applied after a number of steps that the settings fix, never when it happens to be there, so a run is the
+same whatever the wire does. After DiLoCo (arXiv:2311.08105), with the residuals of SparseLoCo (arXiv:2508.15706).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from trainingkit.core.errors import StepError
+from trainingkit.core.logging import LOG
+from trainingkit.sync.checks import check_weight
+from trainingkit.sync.contract import SyncStats
+from trainingkit.sync.control import peers_watched
+from trainingkit.sync.every.fragment import Fragment
+from trainingkit.sync.every.handover import is_apart
+from trainingkit.sync.every.healing import all_finite, forget_broken_moments
+from trainingkit.sync.every.ledger import Ledger
+from trainingkit.sync.every.parcel import Parcel, Wire
+from trainingkit.sync.every.spec import EverySpec
+from trainingkit.sync.every.state import check_model, load_fragments, stored
+from trainingkit.sync.every.watch import StepWatch
+
+
+class EverySync:
+    """A synchroniser whose ranks train on their own between rounds; made by `sync.every.door`.
+
+    `weight` (this rank's tokens in a step) adds up from round to round. A step that a rank gives up (`abort`) counts as
+    a step everywhere, with weight 0 there. What holds a non-finite number is never sent: that rank goes on from the
+    agreed model.
+
+    Args:
+        module: what forward is called on; a DistributedDataParallel is told not to exchange gradients.
+        fragments: of `module`'s trainable parameters; the same on all ranks.
+        wire: None with one rank.
+        ranks: number of ranks.
+
+    Attributes:
+        steps: steps so far, on all ranks alike.
+        rounds: rounds started so far, one for each fragment.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        optimizer: Optimizer,
+        spec: EverySpec,
+        fragments: Sequence[Fragment],
+        wire: Wire | None,
+        *,
+        ranks: int,
+    ) -> None:
+        self.module = module
+        self.weight = 1.0
+        self.steps = 0
+        self.rounds = 0
+        self.spec = spec
+        self.fragments = tuple(fragments)
+        self._optimizer = optimizer
+        self._wire = wire
+        self._ranks = ranks
+        self._ledger = Ledger(wire)
+        self._detached = False
+        self._watch: StepWatch | None = None
+        self._last = SyncStats()
+        if isinstance(module, DistributedDataParallel):
+            module.require_backward_grad_sync = False
+
+    @property
+    def coded(self) -> bool:
+        """Whether matrices travel in a codec: there are other ranks, and the text names one."""
+        return self._wire is not None and self.spec.codec is not None
+
+    @property
+    def scaler(self) -> Any:
+        """A GradScaler. Differences of parameters have no scale; but a step that it skips counts as given up."""
+        return self._watch.scaler if self._watch is not None else None
+
+    @scaler.setter
+    def scaler(self, scaler: Any) -> None:
+        if self._watch is not None:
+            self._watch.follow(scaler)
+
+    def count_steps_of_optimizer(self) -> None:
+        """Take each `optimizer.step()` for a step, in a script that calls neither `commit` nor `abort`."""
+        self._watch = StepWatch(self._optimizer, taken=lambda: self._over(taken=True), skipped=self.abort)
+
+    def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[object]:
+        """Gradients never travel."""
+        return contextlib.nullcontext()
+
+    def begin(self) -> None:
+        """Nothing to prepare."""
+
+    def commit(self) -> SyncStats:
+        """The optimizer has stepped. All ranks call it or `abort`, once a step.
+
+        Raises:
+            ConfigError: `weight` cannot be used.
+            PeerLost: a peer is gone.
+        """
+        return self._last if self._watch is not None else self._over(taken=True)
+
+    def abort(self) -> SyncStats:
+        """This rank's optimizer has not stepped; the others' may have. The step counts, and rounds go on."""
+        return self._over(taken=False)
+
+    def settle(self) -> bool:
+        """Bring all ranks to one model: finish what flies, and exchange what was done since. All ranks call it.
+
+        Returns:
+            Whether there was anything to do.
+        """
+        moved = False
+        for fragment in self.fragments:
+            moved |= fragment.flying or fragment.since > 0
+            self._land(fragment)
+            if fragment.since:
+                self._launch(fragment)
+                self._land(fragment)
+            fragment.restore(tokens=0.0, since=0, flying=False, weight=0.0)
+        for parcel in self._parcels():
+            parcel.write(parcel.agreed)
+        return moved
+
+    @contextlib.contextmanager
+    def agreed_weights(self) -> Iterator[None]:
+        """The agreed model in place of this rank's own, to evaluate it."""
+        parcels = self._parcels()
+        own = [torch.empty_like(parcel.agreed) for parcel in parcels]
+        for parcel, room in zip(parcels, own, strict=True):
+            parcel.read(room)
+            parcel.write(parcel.agreed)
+        try:
+            yield
+        finally:
+            for parcel, room in zip(parcels, own, strict=True):
+                parcel.write(room)
+
+    def adopt(self) -> None:
+        """The local model, the same on all ranks, is the agreed one from now on; nothing flies."""
+        for fragment in self.fragments:
+            assert not fragment.flying
+            fragment.restore(tokens=0.0, since=0, flying=False, weight=0.0)
+            for parcel in fragment.parcels:
+                parcel.read(parcel.agreed)
+
+    def detach(self) -> None:
+        """Settle; from now on plain DDP. All ranks call it.
+
+        Raises:
+            StepError: the model is not in DistributedDataParallel, so nothing would travel any more.
+        """
+        if not isinstance(self.module, DistributedDataParallel) and self._ranks > 1:
+            raise StepError(
+                "There is no DistributedDataParallel to go on with.",
+                found=type(self.module).__name__,
+                expected="a model that was in DistributedDataParallel when it was compressed",
+                next_step="Call `settle`, which gives all ranks one model, and wrap it then.",
+            )
+        self.settle()
+        self._detached = True
+        if isinstance(self.module, DistributedDataParallel):
+            self.module.require_backward_grad_sync = True
+
+    def describe(self) -> dict[str, Any]:
+        """Facts for the page: the settings, and what a step of plain DDP would send in fp32 and in bf16."""
+        ring = 2 * (self._ranks - 1) / self._ranks
+        dense_bytes = 4 * sum(parcel.agreed.numel() for parcel in self._parcels())
+        return {
+            "name": str(self.spec),
+            "exempt": str(self._wire.exempt.spec) if self._wire is not None else "",
+            "exchange": self._wire.exchange if self._wire is not None else "",
+            "fp32_bytes": round(ring * dense_bytes),
+            "bf16_bytes": round(ring * dense_bytes / 2),
+            **(self._wire.network if self._wire is not None else {}),
+        }
+
+    def stats(self) -> dict[str, Any]:
+        """The same facts, and totals: steps, rounds, bytes sent, and what decay took from this rank's residuals."""
+        decayed = sum(parcel.decayed for parcel in self._parcels())
+        totals = {"steps": self.steps, "rounds": self.rounds, "sent_bytes": self._ledger.sent_bytes, "decayed": decayed}
+        return {**self.describe(), **totals}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, `agreed` being the same on all ranks (see `sync.every.state`). Rounds that fly are waited for."""
+        for fragment in self.fragments:
+            self._wait(fragment)
+        owner = self._wire.owner if self._wire is not None else 0
+        return {"steps": self.steps, "rounds": self.rounds, **stored(self.fragments, self.spec, owner)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue there, local model included, on the rank that made the state. Another synchroniser's starts afresh.
+
+        Raises:
+            CheckpointError: the state is of another model.
+        """
+        if not is_apart(state_dict):
+            if state_dict.get("own"):
+                LOG.warning("the snapshot's residuals were dropped: they are of gradients, and differences travel now")
+            self.adopt()
+            return
+        check_model(state_dict, self.fragments)
+        owner = self._wire.owner if self._wire is not None else 0
+        load_fragments(state_dict, self.fragments, self.spec, owner)
+        self.steps, self.rounds = state_dict["steps"], state_dict["rounds"]
+
+    def close(self) -> None:
+        """End the queue's threads."""
+        if self._wire is not None:
+            self._wire.queue.close()
+
+    def _over(self, *, taken: bool) -> SyncStats:
+        if self._detached:
+            return SyncStats()
+        check_weight(self.weight)
+        self.steps += 1
+        if not taken:
+            self._heal_where_broken()
+        for fragment in self.fragments:
+            fragment.count(self.weight if taken else 0.0)
+            if fragment.lands_now:
+                self._land(fragment)
+            if fragment.starts_after(self.steps):
+                self._launch(fragment)
+            if fragment.lands_now:
+                self._land(fragment)
+        self._last = self._ledger.close_step(alone=not taken)
+        return self._last
+
+    def _launch(self, fragment: Fragment) -> None:
+        since = fragment.since
+        self.rounds += 1
+        if not fragment.launch():
+            self._healed(fragment, since)
+
+    def _land(self, fragment: Fragment) -> None:
+        """Wait for the round that flies, if one does, and apply it."""
+        self._wait(fragment)
+        if fragment.flying:
+            fragment.apply()
+
+    def _wait(self, fragment: Fragment) -> None:
+        if not fragment.flying:
+            return
+        with self._ledger.waiting(), peers_watched():
+            counts = fragment.land()
+        if not counts:
+            self._ledger.say("A round was given up on all ranks: a sum was not finite. It is made again.")
+
+    def _heal_where_broken(self) -> None:
+        for fragment in self.fragments:
+            if not all_finite(fragment.parameters()):
+                fragment.heal()
+                self._healed(fragment, fragment.since + 1)
+
+    def _healed(self, fragment: Fragment, steps: int) -> None:
+        forgotten = forget_broken_moments(self._optimizer, fragment.parameters())
+        self._ledger.say(
+            f"This rank's parameters were not finite: it goes on from the agreed model, and its last {steps} steps do "
+            f"not count. The optimizer's state of {forgotten} parameters begins anew."
+        )
+
+    def _parcels(self) -> list[Parcel]:
+        return [parcel for fragment in self.fragments for parcel in fragment.parcels]

@@ -1,0 +1,84 @@
+"""What becomes of training apart when the number of ranks changes, or when gradients travel from there on.
+
+All old ranks' states are needed, and every new rank computes the same from them. The agreed model is where all start;
+what the old ranks had not brought into it yet is owed by the new ones, or paid in one last outer step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from trainingkit.exchange.messages import mean_factors
+from trainingkit.sync.every.outer import outer_step
+from trainingkit.sync.every.spec import parse_every
+from trainingkit.sync.every.state import Tensors, landed
+from trainingkit.sync.residualstate import State, pending
+
+Stored = Mapping[str, Any]
+
+
+def is_apart(state: Stored) -> bool:
+    """Whether a synchroniser's state is of training apart."""
+    return "agreed" in state
+
+
+def owed(states: Sequence[Stored]) -> Tensors:
+    """What is on its way to the agreed model, as a mean over ranks, by name: [elements] float64.
+
+    (1/N) sum of residuals, owners' answers, rounds that fly, and each rank's steps since its last one by their weight.
+
+    Args:
+        states: of all ranks, in rank order.
+    """
+    total = pending([State(own=state["update"]["own"], answer=state["update"]["answer"]) for state in states])
+    for name, parameter in states[0]["agreed"]["parameters"].items():
+        total.setdefault(name, torch.zeros(parameter.numel(), dtype=torch.float64))
+    for name, mean in states[0]["agreed"]["mean"].items():
+        total[name] += mean
+    for number, fragment in enumerate(states[0]["fragments"]):
+        factors = mean_factors([state["fragments"][number]["tokens"] for state in states])
+        for name in fragment["names"]:
+            for state, factor in zip(states, factors, strict=True):
+                total[name] += _since_last_round(state, name).double() * (factor / len(states))
+    return total
+
+
+def redistribute(states: Sequence[Stored], *, alone: bool) -> dict[str, Any]:
+    """The state with which every rank of another number of ranks goes on.
+
+    Rounds that fly are applied; every new rank has the agreed model and owes the mean of what the old ones owed. One
+    that is alone has no messages to owe it in, so its model is that much further.
+    """
+    states = [landed(state) for state in states]
+    parameters, local = states[0]["agreed"]["parameters"], states[0]["local"]
+    mean = {name: values.float() for name, values in owed(states).items()}
+    ahead = {name: values - mean[name] for name, values in parameters.items()} if alone else parameters
+    return {
+        **states[0],
+        "fragments": [{**each, "tokens": 0.0} for each in states[0]["fragments"]],
+        "update": {"own": {} if alone else mean, "answer": {}},
+        "local": {name: values.to(local[name].dtype) for name, values in ahead.items()},
+    }
+
+
+def final_model(states: Sequence[Stored]) -> Tensors:
+    """The model after one last outer step over all that is owed, by name: [elements] fp32."""
+    states = [landed(state) for state in states]
+    every = parse_every(states[0]["spec"]).every
+    agreed = states[0]["agreed"]
+    model: Tensors = {}
+    for name, mean in owed(states).items():
+        model[name] = agreed["parameters"][name].clone()
+        momentum = agreed["momentum"].get(name)
+        outer_step(model[name], mean.float(), momentum.clone() if momentum is not None else None, every)
+    return model
+
+
+def _since_last_round(state: Stored, name: str) -> torch.Tensor:
+    """[elements] fp32: where this rank's steps since its last round began, less where they have come to."""
+    local = state["local"][name]
+    begin = state["launched"].get(name, state["agreed"]["parameters"][name])
+    return begin.to(local.dtype).float() - local.float()
