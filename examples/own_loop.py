@@ -40,7 +40,11 @@ windows = torch.frombuffer(bytearray(text[: len(text) // 64 * 64]), dtype=torch.
 torch.manual_seed(0)
 model = Speller()
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-settings = {"run": {"steps": 40, "threads": 1, "folder": FOLDER}, "snapshot": {"every": 10}}
+settings = {
+    "run": {"steps": 40, "threads": 1, "folder": FOLDER},
+    "snapshot": {"every": 10},
+    "sync": {"codec": "all|int4(block=64)"},  # one that stays: a resumed run then has the same losses, bit for bit
+}
 with tk.attach(model, optimizer, settings) as kit:
     sampler = DistributedSampler(windows, kit.world_size, kit.rank)  # type: ignore[arg-type]
     for batch in kit.batches(DataLoader(windows, batch_size=16, sampler=sampler, drop_last=True)):  # type: ignore[arg-type]

@@ -52,8 +52,8 @@ def compress(
         model: in DistributedDataParallel, before its first forward.
         codec: "auto" (the least lossy of a ladder of codecs that hides behind backward on this link; plain DDP where
             that is as fast), or one that stays: "all|int4(block=64)" (about a seventh of the bytes),
-            "topk(density=0.05, chunk=4096)|int4" (about a fortieth), or "none" (plain DDP). Embeddings and the head travel in bf16, so a model with a big vocabulary
-            keeps more: a quarter where they are a third of the parameters.
+            "topk(density=0.05, chunk=4096)|int4" (about a fortieth), or "none" (plain DDP). Embeddings and the head
+            travel in bf16, so a model with a big vocabulary keeps more: a quarter where they are a third of it.
         warmup_steps: steps that travel in 8 bits first; default: 40 for a codec that selects, 10 for a normalised one
             of at most 3 bits, else none.
         timeout_s: deadline of one collective, in seconds.

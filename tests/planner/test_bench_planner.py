@@ -21,4 +21,5 @@ def test_all_checks_by_name_with_their_goals(tmp_path: Path) -> None:
     assert result.facts["file"] == "runs.csv"
     assert any("TPUv4" in note for note in result.notes)
     search = next(check for check in result.checks if check.name == "search_s")
-    assert search.holds
+    assert search.goal == "<= 5.0000"
+    assert 0 < search.value < 60

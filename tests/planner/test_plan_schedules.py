@@ -55,7 +55,7 @@ def test_makespan_is_the_simulators_and_above_its_bound(
     rows = [tuple(tuple(x * k for _ in range(v)) for x in seconds[:p]) for k in (1.0, 2.0, weight)]
     costs = PipeCosts(rows[0], rows[1], rows[2], send)
     exact = end_s(schedule, costs, m)
-    assert makespan(schedule, costs, m) == pytest.approx(exact, rel=0.02)
+    assert makespan(schedule, costs, m) == pytest.approx(exact, rel=0.03)
     assert pipe_bound_s(schedule, costs, m) <= exact * (1 + 1e-9)
 
 

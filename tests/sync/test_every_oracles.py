@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from every_runs import adamw, apart, fresh, local_step, parameters, sgd, walk
+from every_runs import adamw, agreed, apart, fresh, local_step, parameters, sgd, walk
 from squeezed_models import INT4, digest
 from torch import nn
 
@@ -163,3 +163,50 @@ def test_no_step_waits_for_a_delayed_round(pool: Pool, text: str, free: int) -> 
     """Were one to wait, the run would not come back."""
     for waited in pool.run(held_wire, 2, text, free):
         assert waited == [0.0] * (3 + free)
+
+
+def in_bf16(context: Context) -> dict[str, Any]:
+    """Two rounds in which models move, then two in which they stand still."""
+    model = fresh().to(torch.bfloat16)
+    generator = torch.Generator().manual_seed(context.rank)
+    seen = []
+    with apart(context, model, sgd(model), "every(1)|none") as sync:
+        for step in range(4):
+            for p in model.parameters():
+                p.data.add_(torch.randn(p.shape, generator=generator), alpha=0.1 if step < 2 else 0.0)
+            sync.commit()
+            seen.append(digest(agreed(sync)))
+        finer = any(not torch.equal(v, v.bfloat16().float()) for v in agreed(sync).values())
+    return {"seen": seen, "model": digest(list(model.parameters())), "finer": finer}
+
+
+def test_the_agreed_model_of_bf16_workers_is_fp32(pool: Pool) -> None:
+    """What a worker's rounding to bf16 leaves out is no difference: a model that stands still sends zeros."""
+    ended = pool.run(in_bf16, 2)
+    assert ended[0] == ended[1] and ended[0]["finer"]
+    moved, more, *still = ended[0]["seen"]
+    assert moved != more and still == [more, more]
+
+
+def adopts(context: Context) -> list[bool]:
+    """Models that went the same way elsewhere, as under DDP, are the agreed one from there on."""
+    model = fresh()
+    optimizer = sgd(model)
+    with apart(context, model, optimizer, f"every(2)|{INT4}") as sync:
+        walk(sync, optimizer, context, range(3))
+        moved = [sync.settle(), sync.settle()]
+        for p in model.parameters():
+            p.data.add_(1.0)
+        sync.adopt()
+        same = all(torch.equal(v, p.flatten()) for v, p in zip(agreed(sync).values(), model.parameters(), strict=True))
+        walk(sync, optimizer, context, range(4, 8))
+    return [*moved, same, digest(list(model.parameters())) == digest(agreed_in_order(sync, model))]
+
+
+def agreed_in_order(sync: Any, model: nn.Module) -> list[torch.Tensor]:
+    found = agreed(sync)
+    return [found[name] for name, _ in model.named_parameters()]
+
+
+def test_a_model_that_is_the_same_everywhere_is_adopted(pool: Pool) -> None:
+    assert pool.run(adopts, 2) == [[True, False, True, False]] * 2

@@ -13,6 +13,7 @@ from trainingkit.sync.auto.advice import Situation
 from trainingkit.sync.auto.forecast import Link, Load, Window
 from trainingkit.sync.auto.ladder import LADDER, Rung
 from trainingkit.sync.buckets import Shape
+from trainingkit.sync.bucketsize import bucket_mb
 
 BACKWARD_SHARE = 2 / 3
 """Of forward and backward, which computes twice as much."""
@@ -27,7 +28,7 @@ class Numbers:
         params: parameters of the model, all taken for matrices.
         step_s: seconds of a step without any exchange.
         backward_share: of the step, during which gradients become ready.
-        bucket_mb: of fp32.
+        bucket_mb: of fp32; None: as the trainer chooses it.
         code_here: time the codecs on this processor, and let computing lose what they take; else they cost nothing.
     """
 
@@ -36,13 +37,13 @@ class Numbers:
     ranks: int
     link: Link
     backward_share: float = BACKWARD_SHARE
-    bucket_mb: float = 2.0
+    bucket_mb: float | None = None
     code_here: bool = False
 
 
 def facts_of(numbers: Numbers, rungs: Sequence[Rung] = LADDER) -> Facts:
     """The situation that the numbers describe."""
-    elements = min(numbers.params, round(numbers.bucket_mb * (1 << 20) / 4))
+    elements = min(numbers.params, round(bucket_mb(numbers.params, numbers.bucket_mb) * (1 << 20) / 4))
     buckets = max(1, round(numbers.params / elements))
     shape = Shape((SQUEEZED,), {SQUEEZED: elements})
     bench = Bench.of(rungs, {SQUEEZED}, numbers.ranks)

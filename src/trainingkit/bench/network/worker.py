@@ -29,7 +29,10 @@ from trainingkit.core.files import write_atomic
 from trainingkit.core.section import check
 from trainingkit.precision.compute import choose_compute
 from trainingkit.precision.section import PrecisionSection
+from trainingkit.sync.section import AUTO_CODEC
 
+FEWEST_FOR_BOUNDS = 5
+"""Turns of a guest whose ratio is a claim: that the controller is never slower than plain DDP."""
 SETTLE_STEPS = 60
 """The most that a contender may take to find its way of sending."""
 
@@ -106,6 +109,7 @@ class Worker:
             guests=tuple(name for name in self.spec.contenders if name not in failed),
             rounds=self.spec.rounds,
             budget_s=self.spec.timing_s / self.spec.steps_per_turn,
+            guest_turns=FEWEST_FOR_BOUNDS if self.spec.codec == AUTO_CODEC else Plan.guest_turns,
             seed=self.spec.seed,
         )
         return measure(plan, self._timed_turn, after_round=lambda turns: self._tell_round(plan, turns))

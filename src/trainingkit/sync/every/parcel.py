@@ -110,9 +110,9 @@ class Parcel:
         """Take the difference between the agreed and the local model. Returns whether all of it is finite."""
         with torch.no_grad():
             for (parameter, view), (_, agreed) in zip(self.views(self.delta), self.views(self.agreed), strict=True):
-                view.copy_(parameter)
-                torch.sub(agreed.to(parameter.dtype), view, out=view)
-        return bool(self.delta.isfinite().all())
+                base = agreed.to(parameter.dtype).float()
+                torch.sub(base, parameter.cpu().float(), out=view)
+        return bool(self.delta.sum().isfinite()) or bool(self.delta.isfinite().all())
 
     def launch(self) -> None:
         """Start the round of what was measured."""
@@ -161,7 +161,11 @@ class Parcel:
         torch.sub(self.agreed, self.launched, out=self.delta)
         with torch.no_grad():
             for parameter, view in self.views(self.delta):
-                parameter.copy_(parameter.float().cpu() + view)
+                moved = view.to(parameter.device)
+                if parameter.dtype == torch.float32:
+                    parameter.add_(moved)
+                else:
+                    parameter.copy_(parameter.float() + moved)
 
     def heal(self) -> None:
         """Go on from the agreed model; a round that flies will correct it as if it had been there all along."""
