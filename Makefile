@@ -14,7 +14,7 @@ export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev train test lint format test-slow bench-network bench-codec bench-quality bench-frontier bench-planner bench-advise bench-exchange clean
+.PHONY: bench-auto bench-changes help venv dev train test lint format test-slow bench-network bench-codec bench-quality bench-frontier bench-planner bench-advise bench-exchange clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,17 @@ bench-exchange: $(VENV)/.runtime ## bytes and RAM from 2 to 64 ranks, and island
 bench-planner: $(VENV)/.runtime ## the planner against measured runs of others; seconds: make bench-planner ARGS="--file RUNS.csv"
 	@mkdir -p benchmarks/results
 	@$(BIN)/trainingkit bench planner --json benchmarks/results/planner.json $(ARGS)
+
+bench-auto: $(VENV)/.runtime ## the controller at 10, 25, 100, 1000 Mbit/s and unshaped; half an hour
+	@mkdir -p benchmarks/results
+	@for link in 100mbit 25mbit 10mbit 1gbit unshaped; do \
+		$(BIN)/trainingkit bench network --codec auto --link $$link --contenders plain --rounds 8 --minutes 3 --loss-steps 0 \
+			--json benchmarks/results/network-auto-$$link.json $(ARGS) || true; \
+	done
+
+bench-changes: $(VENV)/.runtime ## does the controller follow links that change in mid-run? ten minutes
+	@mkdir -p benchmarks/results
+	@$(BIN)/trainingkit bench changes --json benchmarks/results/changes.json $(ARGS)
 
 clean: ## remove what the other targets made (not your runs)
 	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -59,7 +59,7 @@ class Plant:
             heard, self._last = self._last, seen
             move = self.controller.observe(self.steps, heard) if heard is not None else None
             if move is not None:
-                self.controller.wait(self.course.learn_steps(move.rung))
+                self.controller.wait(self.course.learn_steps(move.step, move.rung))
                 self.course.move(move.step, move.rung)
                 self.moves.append(move)
 

@@ -8,8 +8,9 @@ import json
 import pytest
 from auto_plant import Plant
 
+from trainingkit.core.errors import CheckpointError
 from trainingkit.sync.auto.controller import BARRED_STEPS, STABLE_STEPS, Controller
-from trainingkit.sync.auto.ladder import LADDER, PLAIN, Rung, within_limits
+from trainingkit.sync.auto.ladder import LADDER, PLAIN, START, Rung, within_limits
 from trainingkit.sync.auto.seen import Seen
 
 
@@ -78,13 +79,32 @@ def test_a_loss_spike_sends_it_a_rung_back_and_bars_the_rung() -> None:
     plant.run(40)
     before = plant.controller.index
     plant.loss = 9.0
-    plant.run(2)
-    assert plant.controller.index == before - 1
+    plant.run(3)
+    assert plant.controller.index == before - 1, "rows of the old rung that come after the move complain once more"
     assert "the loss jumped to" in plant.moves[-1].reason
     plant.loss = 3.0
     plant.run(100)
     assert plant.controller.index < before
     assert BARRED_STEPS > 100
+
+
+def test_a_loss_that_stays_higher_costs_one_rung() -> None:
+    plant = Plant(10.0)
+    plant.run(40)
+    before = plant.controller.index
+    plant.loss = 9.0
+    plant.run(120)
+    assert plant.controller.index >= before - 1
+
+
+def test_a_barred_rung_bars_those_below_it() -> None:
+    plant = Plant(4.0)
+    plant.run(40)
+    plant.loss = 9.0
+    plant.run(2)
+    back = plant.controller.index
+    plant.run(STABLE_STEPS + 60)
+    assert plant.controller.index <= back
 
 
 def test_messages_that_point_away_send_it_a_rung_back() -> None:
@@ -114,4 +134,8 @@ def test_state_goes_through_json_and_keeps_the_rung() -> None:
     again = Controller(LADDER, shared=1.0, max_ratio=10.0, min_density=0.05)
     again.load_state_dict(state)
     assert again.rung == plant.controller.rung
-    assert again.state_dict() == {**state, "settled": False}
+    assert again.state_dict() == state
+    again.load_state_dict({})
+    assert str(again.rung) == START
+    with pytest.raises(CheckpointError, match=r"(?s)all\|int7.*next step"):
+        again.load_state_dict({"rung": "all|int7"})

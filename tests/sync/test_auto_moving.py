@@ -42,6 +42,7 @@ def moved(context: Context, moves: list[Move], folder: str) -> dict[str, Any]:
     given = {n: torch.zeros(p.numel(), dtype=torch.float64) for n, p in model.named_parameters()}
     got = {n: torch.zeros(p.numel(), dtype=torch.float64) for n, p in model.named_parameters()}
     digests, owed = [], []
+    state: dict[str, Any] = {}
     with squeezed(ddp, "auto", auto=AutoSettings(replay=path)) as sync:
         for step in range(STEPS):
             alone = net()
@@ -113,6 +114,35 @@ def test_the_controller_decides_alike_on_all_ranks(pool: Pool, ranks: int) -> No
     ended = pool.run(flown, ranks)
     assert all(one == ended[0] for one in ended)
     assert ended[0]["moves"][0] == (0, START)
+
+
+def unjudged(context: Context) -> dict[str, Any]:
+    """A plain loop: nobody calls commit; evaluations run in between."""
+    model = net()
+    ddp = wrapped(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    windows = []
+    with squeezed(ddp, "auto") as sync:
+        observe = sync.pilot._controller.observe
+
+        def watched(step: int, seen: Any) -> Any:
+            windows.append(seen.window_s)
+            return observe(step, seen)
+
+        sync.pilot._controller.observe = watched
+        for step in range(12):
+            optimizer.zero_grad()
+            loss_of(ddp, batch(step, context.rank)).backward()
+            optimizer.step()
+            with torch.no_grad():
+                ddp(batch(step, context.rank))
+    return {"windows": windows}
+
+
+def test_a_plain_loop_is_watched_too(pool: Pool) -> None:
+    windows = pool.run(unjudged, 2)[0]["windows"]
+    assert len(windows) >= 9
+    assert all(0.0 < window < 60.0 for window in windows[1:]), windows
 
 
 def resumed(context: Context, moves: list[Move], folder: str, cut: int) -> list[str]:

@@ -46,16 +46,18 @@ class Codecs:
 
 @dataclass(frozen=True)
 class Shape:
-    """Names of a bucket's parameters in its order, and the elements of each."""
+    """Names of a bucket's parameters in its order, the elements of each, and the bytes of one element."""
 
     key: tuple[str, ...]
     sizes: Mapping[str, int]
+    element_bytes: int = 4
 
     @staticmethod
     def of(bucket: GradBucket, names: Mapping[Any, str]) -> Shape:
         """Of a bucket that DDP shows."""
         parameters = bucket.parameters()
-        return Shape(tuple(names[p] for p in parameters), {names[p]: p.numel() for p in parameters})
+        sizes = {names[p]: p.numel() for p in parameters}
+        return Shape(tuple(names[p] for p in parameters), sizes, bucket.buffer().element_size())
 
 
 class Bucket:
@@ -98,6 +100,12 @@ class Bucket:
         """The part of the round that the rung's codec carries; None where there is none."""
         assert self._round is not None
         return next((part for part, squeezed in zip(self._round.parts, self._kinds, strict=True) if squeezed), None)
+
+    def end_unit(self, rank: int) -> None:
+        """Its residuals are in gradients' units again; the next round is built anew."""
+        for carried in self.carried:
+            carried.set_normalise(on=False, rank=rank)
+        self._way = self._round = None
 
     def commit(self, rank: int) -> None:
         """The last round was taken: swap the residuals."""
@@ -153,6 +161,11 @@ class Buckets:
         """Nothing is owed of this bucket any more: its memory is freed."""
         self._buckets.pop(shape.key, None)
 
+    def end_units(self) -> None:
+        """All residuals are in gradients' units again, and no moment is known."""
+        for bucket in self._buckets.values():
+            bucket.end_unit(self._rank)
+
     def loads(self, shapes: Sequence[Shape], rungs: Sequence[Rung], ranks: int) -> list[Load]:
         """What each rung would put on the wire for buckets of these shapes; coding seconds are left at zero."""
         return [self._load(shapes, rung, ranks) for rung in rungs]
@@ -175,8 +188,8 @@ class Buckets:
 
     def _load(self, shapes: Sequence[Shape], rung: Rung, ranks: int) -> Load:
         if rung.codec == PLAIN:
-            factor = 2 * (ranks - 1) / ranks * 4
-            return Load(tuple(factor * sum(shape.sizes.values()) for shape in shapes), 1, 0.0)
+            ring = 2 * (ranks - 1) / ranks
+            return Load(tuple(ring * s.element_bytes * sum(s.sizes.values()) for s in shapes), 1, 0.0)
         copies = self._seat.copies
         return Load(tuple(copies * self._message_bytes(shape, rung) for shape in shapes), self._seat.trips, 0.0)
 

@@ -32,6 +32,7 @@ class DenseDoor:
         self._rank = rank
         self._factor = 1.0
         self._paid: list[Shape] = []
+        self._pays = False
 
     @property
     def sent_bytes(self) -> int:
@@ -53,6 +54,7 @@ class DenseDoor:
             scale: of the gradients.
             pays: add what is owed of these parameters; a rank of weight zero takes no part, so it goes on owing.
         """
+        self._pays = pays
         owing = self._buckets.owing(shape) if pays and self._factor != 0.0 else None
         if owing is not None:
             for carried in owing.carried:
@@ -61,13 +63,16 @@ class DenseDoor:
         return self._reduce.start(buffer, self._factor).then(partial(self._back, watched=owing is not None))
 
     def commit(self) -> None:
-        """The step is taken: what was paid is owed no more."""
+        """The step is taken: what was paid is owed no more. Who could not pay keeps no unit that others have dropped."""
         for shape in self._paid:
             self._buckets.drop(shape)
+        if self._pays:
+            self._buckets.end_units()
 
     def forget(self) -> None:
         """The step is over."""
         self._paid = []
+        self._pays = False
         self.sound = True
 
     def _back(self, done: Future[torch.Tensor], *, watched: bool) -> torch.Tensor:

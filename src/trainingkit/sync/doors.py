@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 
 import torch.distributed as dist
@@ -11,15 +10,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainingkit.codec import Codec, parse
 from trainingkit.core.errors import ConfigError
+from trainingkit.core.logging import LOG
 from trainingkit.exchange.meter import WireMeter
 from trainingkit.kernels.moments import warm as warm_moments
 from trainingkit.sync.auto.adaptive import Adaptive
-from trainingkit.sync.auto.ladder import PLAIN, Rung
+from trainingkit.sync.auto.ladder import PLAIN, START, Rung
 from trainingkit.sync.auto.values import CANDIDATES, check_adaptive
 from trainingkit.sync.buckets import Codecs
 from trainingkit.sync.contract import Sync
 from trainingkit.sync.exempt import odd_names, sparse_names, squeezed_names
-from trainingkit.sync.lanes import lay_lanes
+from trainingkit.sync.lanes import lay_lanes, new_group
 from trainingkit.sync.pilot import Fixed
 from trainingkit.sync.piloting import AutoSettings, make_pilot, refuse_extras
 from trainingkit.sync.plain import PlainDDP, SingleProcess, group_of
@@ -71,11 +71,13 @@ def squeeze(
         )
     if codec == NO_CODEC:
         return PlainDDP(model)
-    refuse_extras(codec, warmup_steps, normalise=normalise)
+    refuse_extras(codec, warmup_steps, normalise=normalise, auto=auto)
     if codec != AUTO_CODEC:
         parse(codec)
         codec = check_adaptive(codec, normalise=normalise) if adaptive else codec
     group = group_of(model)
+    if auto is None or auto.replay is None:
+        codec = _where_clocks_tell(codec, model, group)
     ranks = dist.get_world_size(group)
     if ranks == 1:
         return SingleProcess(model)
@@ -102,7 +104,7 @@ def squeeze(
         warmup_steps=warmup_steps,
         normalise=normalise,
         auto=auto or AutoSettings(shared=shared_by(model)),
-        group=lambda: _new_group(group, timeout_s),
+        group=lambda: new_group(dist.get_process_group_ranks(group), timeout_s),
         prepare=prepare,
     )
     candidates = CANDIDATES if adaptive else ()
@@ -137,6 +139,15 @@ def squeeze(
         ) from error
 
 
+def _where_clocks_tell(codec: str, model: nn.Module, group: dist.ProcessGroup) -> str:
+    """The codec; on a GPU, whose kernels run behind the clock that the controller reads, `START` in place of "auto"."""
+    if codec != AUTO_CODEC or next(model.parameters()).device.type == "cpu":
+        return codec
+    if dist.get_rank(group) == 0:
+        LOG.warning("on a GPU codec 'auto' stays at %s: its timing has not been verified there", START)
+    return START
+
+
 def shared_by(model: nn.Module) -> float:
     """Which part of the codecs' seconds computing loses: all of it on a CPU, whose cores both use, nothing on a GPU."""
     return 1.0 if next(model.parameters()).device.type == "cpu" else 0.0
@@ -169,16 +180,3 @@ def _warm(codecs: Sequence[Codec], group: dist.ProcessGroup, *, moments: bool = 
             if moments:
                 warm_moments()
         dist.barrier(group=group)
-
-
-def _new_group(group: dist.ProcessGroup, timeout_s: float) -> dist.ProcessGroup:
-    """A Gloo group over the same ranks. Where they are not all of the job, the others need not call."""
-    ranks = dist.get_process_group_ranks(group)
-    made = dist.new_group(
-        ranks,
-        backend="gloo",
-        timeout=datetime.timedelta(seconds=timeout_s),
-        use_local_synchronization=len(ranks) < dist.get_world_size(),
-    )
-    assert isinstance(made, dist.ProcessGroup)
-    return made

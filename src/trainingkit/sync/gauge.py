@@ -35,11 +35,13 @@ class StepGauge:
         self._meter = meter
         self._clock = clock
         self._hook = module.register_forward_pre_hook(self._forward)
+        self._next_s: float | None = None
         self.reset()
 
     def reset(self) -> None:
-        """A step is over."""
-        self._began_s: float | None = None
+        """A step is over. Where nobody says so before the next forward, that one has begun already."""
+        self._began_s: float | None = self._next_s
+        self._next_s = None
         self._first_s: float | None = None
         self.ready_s = 0.0
         self._agreed_s = 0.0
@@ -86,8 +88,12 @@ class StepGauge:
         self._hook.remove()
 
     def _forward(self, _module: nn.Module, _args: Any) -> None:
-        if self._began_s is None and torch.is_grad_enabled():
+        if not torch.is_grad_enabled():
+            return
+        if self._began_s is None:
             self._began_s = time.perf_counter()
+        elif self._first_s is not None and self._next_s is None:
+            self._next_s = time.perf_counter()
 
 
 def faithfulness(part: Part) -> tuple[float, float]:

@@ -35,4 +35,4 @@ def _add(bucket: torch.Tensor, carried: Carried, owed: torch.Tensor, *, first: i
         if carried.moment is not None:
             values = values * carried.moment.unit[begin:end]
         at = stretch.in_bucket + begin - stretch.in_part
-        bucket[at : at + end - begin].add_(values, alpha=times)
+        bucket[at : at + end - begin].add_(values.to(bucket.device), alpha=times)

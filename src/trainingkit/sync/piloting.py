@@ -82,8 +82,16 @@ def default_warmup(spec: Spec, *, normalise: bool) -> int:
     return COARSE_WARMUP_STEPS if normalise and spec.quantiser.bits <= COARSE_BITS else 0
 
 
-def refuse_extras(codec: str, warmup_steps: int | None, *, normalise: bool) -> None:
-    """Raise ConfigError where settings of a fixed codec come with "auto", which chooses them itself."""
+def refuse_extras(codec: str, warmup_steps: int | None, *, normalise: bool, auto: AutoSettings | None) -> None:
+    """Raise ConfigError where settings of a fixed codec come with "auto", or moves to be repeated come without it."""
+    if codec != AUTO_CODEC and auto is not None and auto.replay is not None:
+        raise ConfigError(
+            "Moves are repeated by the controller's codec only.",
+            field="sync.replay",
+            found=f"{auto.replay}, with codec {codec!r}",
+            expected=f"codec {AUTO_CODEC!r}",
+            next_step="Leave sync.replay out, or set sync.codec = 'auto'.",
+        )
     given = [name for name, on in (("warmup_steps", warmup_steps is not None), ("normalise", normalise)) if on]
     if codec != AUTO_CODEC or not given:
         return

@@ -28,7 +28,7 @@ from trainingkit.exchange.clock import StageClock
 from trainingkit.exchange.lane import Lane
 from trainingkit.exchange.meter import WireMeter
 from trainingkit.exchange.queue import STAGES, OrderedQueue
-from trainingkit.exchange.registry import Round
+from trainingkit.exchange.registry import HIERARCHICAL, Round
 from trainingkit.sync.auto.adaptive import NOWHERE, Adaptive, Place
 from trainingkit.sync.auto.forecast import Load
 from trainingkit.sync.auto.ladder import PLAIN
@@ -176,7 +176,10 @@ class Squeezed:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Steps, whether detached, and residuals and moments by parameter name (see `sync.residualstate`)."""
+        """Steps, whether detached, and residuals and moments by parameter name (see `sync.residualstate`).
+
+        All ranks call it (or `commit`) after the same steps: a step that nobody judged is settled here.
+        """
         self._settle()
         pilot = self.pilot.state_dict()
         values = self.values.state_dict()
@@ -239,7 +242,8 @@ class Squeezed:
             for carried in flight.bucket.carried:
                 carried.take(flight.buffer, 1.0 / flight.scale)
         flight.round.stages[0]()
-        if self.pilot.watches and self.steps % SAMPLE_EVERY == 0 and flight.bucket is self._open[0]:
+        coded = self._codecs.exchange != HIERARCHICAL  # there a later stage encodes
+        if coded and self.pilot.watches and self.steps % SAMPLE_EVERY == 0 and flight.bucket is self._open[0]:
             part = flight.bucket.matrices()
             if part is not None:
                 self._gauge.sample(part)

@@ -119,7 +119,7 @@ class StepEngine:
 
         Raises:
             StepError: forward returned no loss.
-            PeerLost: another rank is gone; nothing of this step was applied.
+            PeerLost: another rank is gone; the step may have been applied here and not there. Go on from a snapshot.
         """
         if self.between_steps:
             self._begin()

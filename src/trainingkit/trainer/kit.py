@@ -202,7 +202,7 @@ class Kit:
 
         Raises:
             StepError: no usable loss, or too many aborted steps in a row.
-            PeerLost: another rank is gone; nothing of this step was applied.
+            PeerLost: another rank is gone; the step may have been applied here and not there. Go on from a snapshot.
             CheckpointError: an earlier snapshot could not be written.
         """
         if self._ending.done:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainingkit.sync.auto.adaptive import Choice
 from trainingkit.sync.auto.controller import Move
-from trainingkit.sync.auto.moves import write_choice, write_continued, write_move
+from trainingkit.sync.auto.moves import has_moves, write_choice, write_continued, write_move
 from trainingkit.sync.contract import Sync
 from trainingkit.sync.listening import exchanges, first_rung, hear_choices, hear_moves
 from trainingkit.trainer.recorder import Recorder
@@ -29,10 +29,10 @@ def watch_moves(sync: Sync, session: Session, recorder: Recorder, *, resumed: bo
     if first is None:
         return
     if session.place.rank == 0:
-        if resumed:
+        if resumed and has_moves(path):
             write_continued(path, exchanges(sync))
         else:
-            write_move(path, Move(0, first, "where every run begins"))
+            write_move(path, Move(exchanges(sync), first, "where the controller begins"))
 
     def hear(move: Move) -> None:
         if session.place.rank == 0:

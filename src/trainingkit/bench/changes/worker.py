@@ -56,8 +56,8 @@ class Worker:
         entrant = self.rank.enter("squeezed")
         pilot = _pilot_of(entrant)
         found = Found(facts=self.rank.facts(entrant))
-        for rate in self.spec.rates:
-            found.phases.append(self._phase(entrant, pilot, rate))
+        for number, rate in enumerate(self.spec.rates):
+            found.phases.append(self._phase(entrant, pilot, rate, number))
         moves = [[move.step, str(move.rung)] for move in pilot.moves]
         found.same_decisions = self._same(json.dumps(moves))
         if self.chief:
@@ -67,11 +67,11 @@ class Worker:
         found.same_bits = self._replay(entrant)
         return found
 
-    def _phase(self, entrant: Entrant, pilot: Auto, rate: str) -> Phase:
-        self._gate(f"rate-{len(pilot.moves)}-{rate}", rate=rate)
+    def _phase(self, entrant: Entrant, pilot: Auto, rate: str, number: int) -> Phase:
+        self._gate(f"rate-{number}", rate=rate)
         first, known = entrant.steps, len(pilot.moves)
-        for number in range(self.spec.steps):
-            self._tell(f"at {rate}", number / self.spec.steps, pilot)
+        for taken in range(self.spec.steps):
+            self._tell(f"at {rate}", taken / self.spec.steps, pilot)
             self.rank.turn(entrant, 1)
         moves = [[move.step, str(move.rung), move.reason] for move in pilot.moves[known:]]
         rung = str(pilot.moves[-1].rung)

@@ -57,12 +57,13 @@ class Worker:
         turns = self._time()
         self.measured.seconds, self.measured.rounds = turns.seconds, turns.rounds
         self.measured.failed |= turns.failed
+        for name, entrant in self.entrants.items():
+            if entrant.contender.told is not None:
+                self.measured.labels[name] = entrant.contender.told()
         self._gate(UNSHAPE)
         self._catch_up()
         for name, entrant in self.entrants.items():
             self.measured.losses[name] = entrant.losses
-            if entrant.contender.told is not None:
-                self.measured.labels[name] = entrant.contender.told()
             entrant.contender.close()
         return self.measured
 
@@ -92,7 +93,8 @@ class Worker:
                 self._try_step(entrant)
                 taken += 1
             if taken and searching:
-                self.measured.facts["settled_after"] = f"{taken} steps"
+                how = "" if entrant.contender.settled() else "not within "
+                self.measured.facts["settled_after"] = f"{how}{taken} steps"
 
     def _time(self) -> Turns:
         failed = self.measured.failed

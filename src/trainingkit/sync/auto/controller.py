@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainingkit.core.errors import CheckpointError
 from trainingkit.sync.auto.forecast import Forecast, Link, Load, Window, forecast, pick
 from trainingkit.sync.auto.guards import Guards
 from trainingkit.sync.auto.ladder import PLAIN, START, Rung, within_limits
@@ -96,7 +97,7 @@ class Controller:
         min_density: float,
     ) -> None:
         self.ladder = tuple(ladder)
-        self.index = next((i for i, rung in enumerate(ladder) if rung.codec == START), 0)
+        self._first = self.index = next((i for i, rung in enumerate(ladder) if rung.codec == START), 0)
         self.loads: Callable[[], Sequence[Load] | None] = lambda: None
         self._shared = shared
         self._limits = {"max_ratio": max_ratio, "min_density": min_density}
@@ -131,13 +132,15 @@ class Controller:
             step: exchanges that were made so far.
         """
         self._barred = {index: until for index, until in self._barred.items() if until > step}
-        complaint = self._guards.complaint(seen) if seen.committed else None
-        self._steady = 0 if complaint or not seen.committed else self._steady + 1
-        if complaint and self.index > 0:
-            return self._back(step, complaint)
+        self._steady = self._steady + 1 if seen.committed else 0
         if self._skip > 0:
             self._skip -= 1
             return None
+        complaint = self._guards.complaint(seen) if seen.committed else None
+        if complaint:
+            self._steady, self._guards = 0, Guards()
+        if complaint and self.index > 0:
+            return self._back(step, complaint)
         if seen.rate <= 0 or seen.window_s <= 0:
             return None
         if self._is_odd(seen):
@@ -173,19 +176,33 @@ class Controller:
             "rung": str(self.rung),
             "steady": self._steady,
             "lifted": self._lifted,
-            "settled": self._epoch.settled,
+            "barred": [[index, until] for index, until in self._barred.items()],
             "guards": self._guards.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue on that rung; a rung that the ladder does not have leaves the start."""
+        """Continue on that rung, or begin anew from an empty state; nothing that was seen so far counts.
+
+        Raises:
+            CheckpointError: the ladder has no such rung.
+        """
         names = [str(rung) for rung in self.ladder]
-        if state.get("rung") in names:
-            self.index = names.index(state["rung"])
+        wanted = state.get("rung", str(self.ladder[self._first]))
+        if wanted not in names:
+            raise CheckpointError(
+                "The snapshot's controller stood on a rung that this version does not have.",
+                field="sync.pilot.controller.rung",
+                found=wanted,
+                expected="one of " + ", ".join(names),
+                next_step="Resume with a codec that is named, for example --set sync.codec='all|int4'.",
+            )
+        self.index = names.index(wanted)
         self._steady = state.get("steady", 0)
         self._lifted = state.get("lifted", False)
         self._guards = Guards(**state.get("guards", {}))
+        self._barred = {int(index): int(until) for index, until in state.get("barred", [])}
         self._epoch = Epoch()
+        self._settled_at = 0
         self._skip = SETTLE_STEPS
 
     def _search(self, step: int) -> Move | None:
@@ -221,8 +238,11 @@ class Controller:
             return None
         now_s = epoch.measured[self.index] = _median(seen.step_s for seen in epoch.samples)
         times = self._times(step)
-        plain_s = epoch.measured.get(0) if self.ladder[0].codec == PLAIN else None
-        if plain_s is not None and self.index != 0 and 0 not in self._barred and now_s > plain_s * (1.0 + SLACK):
+        plain_s = times[0] if times is not None and self.ladder[0].codec == PLAIN else None
+        if plain_s is not None and self.index != 0 and 0 not in epoch.measured and now_s > plain_s * (1.0 + HOLD):
+            epoch.settled, epoch.tries = False, 0
+            return None
+        if plain_s is not None and self.index != 0 and now_s > plain_s * (1.0 + SLACK):
             return self._move(step, 0, f"a step takes {now_s:.3g} s here and {plain_s:.3g} s with plain DDP")
         if times is None or self._lifted or self._steady < STABLE_STEPS:
             return None
@@ -240,9 +260,10 @@ class Controller:
             return None
         here = self._epoch.measured.get(self.index)
         bias = here / found[self.index].step_s if here is not None else 1.0
+        barred = min(self._barred, default=len(self.ladder))
         times: list[float | None] = []
         for index in range(len(self.ladder)):
-            allowed = index == self.index or (self._allowed(index) and index not in self._barred)
+            allowed = index == self.index or (self._allowed(index) and index < barred)
             times.append(self._epoch.measured.get(index, found[index].step_s * bias) if allowed else None)
         return times
 
@@ -291,7 +312,7 @@ class Controller:
         if target > self.index and here is not None and here <= min(s for s in times if s is not None) * (1.0 + HOLD):
             target = self.index
         if target == self.index:
-            self._epoch.settled = True
+            self._settle(step)
             return None
         self._epoch.tries += 1
         return self._move(step, target, f"{changed}: {self._why(times, target)}")

@@ -27,22 +27,35 @@ class Course:
 
     def at(self, step: int) -> Rung:
         """How the step travels that comes after `step` others."""
-        index = max((i for i, (begin, _) in enumerate(self._moves) if begin <= step), default=0)
-        begin, rung = self._moves[index]
-        before = self._moves[index - 1][1] if index else None
-        if rung.normalise and (before is None or not before.normalise) and step < begin + LEARN_STEPS:
+        index = self._index(step)
+        rung = self._moves[index][1]
+        if rung.normalise and step < self._learnt(index):
             return Rung(START, normalise=True)
         return rung
 
-    def learn_steps(self, rung: Rung) -> int:
-        """Steps between a move to this rung, from where the course ends now, and the first that travels as it says."""
-        return LEARN_STEPS if rung.normalise and not self._moves[-1][1].normalise else 0
+    def learn_steps(self, step: int, rung: Rung) -> int:
+        """Steps between a move to this rung after `step` others, and the first that travels as it says."""
+        if not rung.normalise:
+            return 0
+        before = self._moves[-1][1]
+        return max(0, self._learnt(len(self._moves) - 1) - step) if before.normalise else LEARN_STEPS
 
     def state(self) -> list[list[Any]]:
-        """JSON: the last two moves say all about the steps to come."""
-        return [[step, rung.codec, rung.normalise] for step, rung in self._moves[-2:]]
+        """JSON: the last move that was not normalised and all after it say everything about the steps to come."""
+        plain = [i for i, (_, rung) in enumerate(self._moves) if not rung.normalise]
+        begin = min(plain[-1] if plain else 0, len(self._moves) - 1)
+        return [[step, rung.codec, rung.normalise] for step, rung in self._moves[begin:]]
 
-    def load(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Take over what `state` said; nothing where it is empty."""
-        if rows:
-            self._moves = [(int(step), Rung(str(codec), bool(normalise))) for step, codec, normalise in rows]
+    def load(self, rows: Sequence[Sequence[Any]], first: Rung) -> None:
+        """Take over what `state` said; from an empty one begin anew on `first`."""
+        self._moves = [(int(step), Rung(str(codec), bool(normalise))) for step, codec, normalise in rows]
+        self._moves = self._moves or [(0, first)]
+
+    def _index(self, step: int) -> int:
+        return max((i for i, (begin, _) in enumerate(self._moves) if begin <= step), default=0)
+
+    def _learnt(self, index: int) -> int:
+        """Steps after which the unit is known that normalised moves up to this one share."""
+        while index and self._moves[index - 1][1].normalise:
+            index -= 1
+        return self._moves[index][0] + LEARN_STEPS

@@ -20,11 +20,11 @@ class Auto:
     Args:
         controller: fed the same on all ranks.
         agreement: exchanges the rows.
-        prepare: makes ready what a rung needs (compiled kernels); called on all ranks before a move.
+        prepare: makes ready what a rung needs (compiled kernels); called on all ranks before its first exchange.
 
     Attributes:
         moves: of this process, in order, the begin included.
-        on_move: told of each move, after it was prepared.
+        on_move: told of each move.
     """
 
     watches = True
@@ -37,11 +37,15 @@ class Auto:
         self._prepare = prepare
         self._course = Course(controller.rung)
         self._loads: Sequence[Load] | None = None
+        self._unprepared: Rung | None = None
         self.moves = [Move(0, controller.rung, "where every run begins")]
         controller.loads = lambda: self._loads
 
     def at(self, step: int) -> Rung:
-        """By the moves so far."""
+        """By the moves so far. After a move all ranks make its rung ready here, where an exchange begins."""
+        if self._unprepared is not None:
+            self._prepare(self._unprepared)
+            self._unprepared = None
         return self._course.at(step)
 
     def over(self, step: int, seen: Seen, loads: Sequence[Load] | None) -> None:
@@ -56,9 +60,9 @@ class Auto:
         self._agreement.start(seen.row())
         if move is None:
             return
-        self._controller.wait(self._course.learn_steps(move.rung))
-        self._prepare(move.rung)
+        self._controller.wait(self._course.learn_steps(move.step, move.rung))
         self._course.move(move.step, move.rung)
+        self._unprepared = move.rung
         self.moves.append(move)
         self.on_move(move)
 
@@ -80,9 +84,15 @@ class Auto:
         return {"controller": self._controller.state_dict(), "course": self._course.state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue on that rung."""
+        """Continue on that rung; what is on its way of another course is dropped.
+
+        Raises:
+            CheckpointError: this version has no such rung.
+        """
+        self._agreement.finish()
         self._controller.load_state_dict(state.get("controller", {}))
-        self._course.load(state.get("course", []))
+        self._course.load(state.get("course", []), self._controller.rung)
+        self._unprepared = self._controller.rung
 
 
 class Replay:
@@ -108,14 +118,14 @@ class Replay:
             self._course.move(move.step, move.rung)
 
     def at(self, step: int) -> Rung:
-        """By the moves that were written down."""
-        return self._course.at(step)
-
-    def over(self, step: int, seen: Seen, loads: Sequence[Load] | None) -> None:
-        """Make ready what the next step needs, where that is a new rung."""
+        """By the moves that were written down. Where one begins, all ranks make its rung ready."""
         for move in self._moves:
             if move.step == step:
                 self._prepare(move.rung)
+        return self._course.at(step)
+
+    def over(self, step: int, seen: Seen, loads: Sequence[Load] | None) -> None:
+        """Nothing to learn."""
 
     def settled(self, step: int) -> bool:
         """After the last move."""

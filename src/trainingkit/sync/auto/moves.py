@@ -33,6 +33,11 @@ def write_continued(path: Path, step: int) -> None:
     decisions.record(path, step=step, choice=CONTINUED, value=None, reason="continued from a snapshot")
 
 
+def has_moves(path: Path) -> bool:
+    """Whether a run's controller has written where it begins."""
+    return any(row.get("choice") == CHOICE for row in decisions.read(path))
+
+
 def read_moves(path: Path) -> list[Move]:
     """All moves of a run, in order, without those that a return to a snapshot undid.
 
