@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.distributed as dist
 from torch.futures import Future
@@ -45,9 +47,25 @@ class DenseReduce:
         self._meter.watch(work, sent_bytes)
         return work.get_future().then(lambda done: done.value()[0])
 
-    def agreed_factor(self, weight: float, device: torch.device) -> float:
-        """N w_r / W of this rank; one tiny all-gather."""
+    def agreed_weights(self, weight: float, device: torch.device) -> list[float]:
+        """All ranks' weights, in rank order; one tiny all-gather that waits for the last rank."""
         mine = torch.tensor([weight], device=device)
         weights = [torch.zeros_like(mine) for _ in range(self._ranks)]
         dist.all_gather(weights, mine, group=self._group)
-        return mean_factors([float(each) for each in weights])[dist.get_rank(self._group)]
+        return [float(each) for each in weights]
+
+    def factor(self, weights: list[float]) -> float:
+        """N w_r / W of this rank."""
+        return mean_factors(weights)[dist.get_rank(self._group)]
+
+    def total(self, share: float, device: torch.device) -> Callable[[], float]:
+        """The sum of all ranks' shares, under way: call what is returned where it must be there."""
+        shares = torch.tensor([share], device=device)
+        work = dist.all_reduce(shares, group=self._group, async_op=True)
+
+        def wait() -> float:
+            assert work is not None
+            work.wait()
+            return float(shares)
+
+        return wait

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -31,6 +32,8 @@ class DenseDoor:
         self._ranks = ranks
         self._rank = rank
         self._factor = 1.0
+        self._usual = 1.0
+        self._total: Callable[[], float] | None = None
         self._paid: list[Shape] = []
         self._pays = False
 
@@ -39,13 +42,26 @@ class DenseDoor:
         """Bytes this rank has sent so far, by the ring's formula."""
         return self._reduce.sent_bytes
 
-    def begin(self, weight: float | None, device: torch.device) -> None:
+    def begin(self, weight: float | None, device: torch.device, *, waits: bool) -> None:
         """An exchange begins.
 
+        A rank's factor is N w_r / W. Where nobody waits for W, gradients travel times w_r / w, with a w that all ranks
+        know from a step that waited, and are multiplied by N / (sum of w_r / w) after: by 1 where all weights are w.
+
         Args:
-            weight: this rank's in the mean, agreed by one tiny all-gather; None: DDP's mean as it is.
+            weight: this rank's in the mean; None: DDP's mean as it is.
+            waits: agree on the weights before anything travels.
         """
-        self._factor = self._reduce.agreed_factor(weight, device) if weight is not None else 1.0
+        self._factor, self._total = 1.0, None
+        if weight is None:
+            return
+        if waits:
+            weights = self._reduce.agreed_weights(weight, device)
+            self._factor = self._reduce.factor(weights)
+            self._usual = weights[0] if weights[0] > 0.0 else 1.0
+            return
+        self._factor = weight / self._usual
+        self._total = self._reduce.total(self._factor, device)
 
     def send(self, buffer: torch.Tensor, shape: Shape, *, scale: float, pays: bool) -> Future[torch.Tensor]:
         """Reduce a bucket in place.
@@ -63,7 +79,7 @@ class DenseDoor:
         return self._reduce.start(buffer, self._factor).then(partial(self._back, watched=owing is not None))
 
     def commit(self) -> None:
-        """The step is taken: what was paid is owed no more. Who could not pay keeps no unit that others have dropped."""
+        """The step is taken: what was paid is owed no more. Who could not pay keeps no unit that others dropped."""
         for shape in self._paid:
             self._buckets.drop(shape)
         if self._pays:
@@ -77,6 +93,9 @@ class DenseDoor:
 
     def _back(self, done: Future[torch.Tensor], *, watched: bool) -> torch.Tensor:
         buffer = done.value()
+        total = self._total() if self._total is not None else float(self._ranks)
+        if total not in (0.0, float(self._ranks)):
+            buffer.mul_(self._ranks / total)
         if watched and not bool(buffer.isfinite().all()):
             self.sound = False
         self._gauge.agreed()

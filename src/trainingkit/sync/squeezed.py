@@ -124,6 +124,8 @@ class Squeezed:
         self._rung = pilot.at(0)
         self._shapes: list[Shape] = []
         self._open: list[Bucket] = []
+        self._owes = True
+        self._pays = False
         self._unjudged = False
         self._sound = True
         self._loaded: tuple[list[Shape], list[Load]] = ([], [])
@@ -195,6 +197,7 @@ class Squeezed:
         state = state_in(state_dict)
         self._buckets.load(state, {name: parameter.numel() for parameter, name in self._names.items()})
         self._forget_step()
+        self._owes = True
         self.steps = state_dict.get("steps", 0)
         self.pilot.load_state_dict(state_dict.get("pilot", {}))
         self.values.load_state_dict(state_dict.get("values", {}))
@@ -212,8 +215,7 @@ class Squeezed:
         self._shapes.append(shape)
         self._gauge.ready()
         if self._is_dense:
-            pays = self._dense_left == 0 and not self._detached
-            return self._dense.send(bucket.buffer(), shape, scale=self._scale(), pays=pays)
+            return self._dense.send(bucket.buffer(), shape, scale=self._scale(), pays=self._pays)
         ready = self._buckets.of(shape)
         round_ = ready.round(self._rung, self._rank, self.values.codec(ready.place, self._rung))
         flight = _Flight(ready, round_, bucket.buffer(), self._scale(), Future())
@@ -231,8 +233,10 @@ class Squeezed:
         check_weight(self.weight)
         self._shapes = []
         self._rung = self.pilot.at(self.steps)
+        self._pays = self._owes and self._dense_left == 0 and not self._detached and self._is_dense
         if self._is_dense:
-            self._dense.begin(None if self._detached else self.weight, device)
+            waits = self._pays or self._dense_left > 0
+            self._dense.begin(None if self._detached else self.weight, device, waits=waits)
 
     def _scale(self) -> float:
         return float(self.scaler.get_scale()) if self.scaler is not None else 1.0
@@ -284,6 +288,7 @@ class Squeezed:
             for bucket in self._open:
                 bucket.commit(self._rank)
             self._dense.commit()
+            self._owes = bool(self._open) or (self._owes and not self._pays)
         return self._close_step(committed=sound)
 
     def _close_step(self, *, committed: bool = False) -> SyncStats:
