@@ -53,7 +53,7 @@ def plan(
     cluster
         A TOML file (written by hand or by `trainingkit probe`), or GPU:HOSTSxDEVICES such as h100:16x8.
     seq
-        Tokens per sample. Default: the model's own.
+        Tokens per sample. Default: the model's own, at most 8,192.
     global_batch
         Samples per step. Default: about 4 million tokens, 1 million below 10 billion parameters.
     precision
@@ -112,7 +112,7 @@ def _space(codecs: str, every: str) -> Space:
     from trainingkit.core.errors import ConfigError
     from trainingkit.planner.search import Space
 
-    if not all(part.strip().isdigit() and int(part) > 0 for part in every.split(",")):
+    if not all(part.strip().isdecimal() and int(part) > 0 for part in every.split(",")):
         raise ConfigError(
             "This is no list of step counts.",
             field="--every",

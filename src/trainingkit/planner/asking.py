@@ -18,6 +18,7 @@ from trainingkit.planner.models import Model, Transformer, find_model
 from trainingkit.planner.search import Found, Plan, Space, search
 from trainingkit.planner.search.pins import parse_pins
 
+MOST = 10_000_000
 PRECISIONS = ("bf16", "fp8", "fp16", "tf32", "fp32")
 Objective = Literal["time", "cost"]
 LARGE_PARAMS, LARGE_TOKENS, SMALL_TOKENS, IMAGES = 1e10, 4_194_304, 1_048_576, 4096
@@ -73,7 +74,7 @@ def plan(
     Args:
         model: a preset ("llama3-70b"), a Hugging Face `config.json`, or a module with a config.
         cluster: a cluster file, its values, or "h100:16x8" for 16 hosts of 8.
-        seq: tokens per sample; default: the model's own.
+        seq: tokens per sample; default: the model's own, at most 8,192.
         global_batch: samples per step; default: about 4 million tokens (1 million below 10 billion parameters).
         precision: "bf16", "fp8", "fp16", "tf32" or "fp32".
         top: how many plans.
@@ -91,6 +92,7 @@ def plan(
     """
     shape, where = find_model(model), find_cluster(cluster)
     _check(precision, where, seq, global_batch, top)
+    _check_length(shape, seq)
     length = seq or (shape.seq if isinstance(shape, Transformer) else 1)
     job = Job(shape, length, global_batch or default_batch(shape, length, where.devices), precision)
     seek = partial(search, job, space=space or Space(), top=top, pins=parse_pins(fix) if fix else (), show=show)
@@ -136,14 +138,28 @@ def _check(precision: str, cluster: Cluster, seq: int | None, batch: int | None,
             next_step="Use --precision bf16.",
         )
     for field, value in (("--seq", seq), ("--global-batch", batch), ("--top", top)):
-        if value is not None and value < 1:
+        if value is not None and not 1 <= value <= MOST:
             raise ConfigError(
-                "This number must be positive.",
+                "This number must be positive, and not beyond all measure.",
                 field=field,
                 found=str(value),
-                expected="1 or more",
+                expected=f"1 to {MOST:,}",
                 next_step="Leave it out for the default.",
             )
+
+
+def _check_length(shape: Model, seq: int | None) -> None:
+    """A model with learned positions has so many, and no more."""
+    most = shape.positions if isinstance(shape, Transformer) else 0
+    if seq is None or not most or seq <= most:
+        return
+    raise ConfigError(
+        "The model has not so many positions.",
+        field="--seq",
+        found=str(seq),
+        expected=f"at most {most}, the positions that it has learned",
+        next_step=f"Use --seq {most}, or a configuration with more positions.",
+    )
 
 
 def _cheapest(job: Job, cluster: Cluster, seek: Callable[[Cluster], Found]) -> Answer:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
+
+from pydantic import Field, model_validator
 
 from trainingkit.core.section import Section
+
+Rate = Annotated[float, Field(gt=0)]
 
 
 class Gpu(Section):
@@ -14,8 +18,8 @@ class Gpu(Section):
     also: list[str] = Field(default=[], description="other names for it")
     memory_gib: float = Field(gt=0, description="memory of one device")
     memory_gbps: float = Field(gt=0, description="data-sheet memory bandwidth, GB/s")
-    peak: dict[str, float] = Field(description="data-sheet TFLOP/s by precision")
-    achievable: dict[str, float] = Field(description="TFLOP/s that the best large matrix products reach, by precision")
+    peak: dict[str, Rate] = Field(description="data-sheet TFLOP/s by precision")
+    achievable: dict[str, Rate] = Field(description="TFLOP/s that the best large matrix products reach, by precision")
     units: int = Field(gt=0, description="multiprocessors")
     near_gbps: float = Field(gt=0, description="bus bandwidth of a collective inside the island, GB/s")
     near_latency_us: float = Field(default=8.0, gt=0, description="latency of one hop inside the island")
@@ -23,6 +27,13 @@ class Gpu(Section):
     island: int = Field(default=8, gt=0, description="devices that the fast links join")
     host_us: float = Field(default=5.0, gt=0, description="host time to launch one kernel of a compiled layer")
     flash: bool = Field(default=True, description="whether its software stack has fused attention by default")
+
+    @model_validator(mode="after")
+    def _within_the_data_sheet(self) -> Gpu:
+        for precision, rate in self.achievable.items():
+            if precision in self.peak and rate > self.peak[precision]:
+                raise ValueError(f"achievable.{precision} at most peak.{precision}, which is {self.peak[precision]:g}")
+        return self
 
     def __hash__(self) -> int:
         rates = tuple(sorted(self.achievable.items()))

@@ -23,8 +23,8 @@ class ClusterFile(Section):
     """What a person writes in cluster.toml."""
 
     gpu: str = Field(description='a GPU\'s name, for example "h100"')
-    nodes: int = Field(default=1, gt=0, description="hosts")
-    per_node: int = Field(default=8, gt=0, description="devices on a host")
+    nodes: int = Field(default=1, gt=0, le=1_000_000, description="hosts")
+    per_node: int = Field(default=8, gt=0, le=10_000, description="devices on a host")
     node_gbit: float | None = Field(default=None, gt=0, description="network rate of a host, Gbit/s")
     latency_us: float = Field(default=20.0, gt=0, description="latency between hosts")
     island: int | None = Field(default=None, gt=0, description="devices that fast links join")
@@ -72,7 +72,9 @@ def _overridden(gpu: Gpu, changes: Mapping[str, Any]) -> Gpu:
     values = gpu.model_dump()
     for key, value in changes.items():
         as_float = float(value) if isinstance(value, int) and isinstance(values.get(key), float) else value
-        values[key] = {**values[key], **as_float} if isinstance(as_float, dict) and key in values else as_float
+        known = values.get(key)
+        merges = isinstance(as_float, dict) and isinstance(known, dict)
+        values[key] = {**known, **as_float} if merges and isinstance(known, dict) else as_float
     return check(Gpu, values, field="cluster.device")
 
 
@@ -86,7 +88,7 @@ def _from_probe(table: Mapping[str, Any]) -> Cluster:
         memory = min(host["ram_bytes"] for host in hosts) / 2**30 / ranks
         copy = min(host["copy_gb_per_s"] for host in hosts)
         near, far = _links(table.get("links", []), names)
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError) as error:
         raise ConfigError(
             "This inventory lacks what the planner needs.",
             field="cluster.hosts",

@@ -15,8 +15,8 @@ class Cluster(Section):
     """
 
     gpu: Gpu = Field(description="the device")
-    nodes: int = Field(gt=0, description="hosts")
-    per_node: int = Field(gt=0, description="devices on a host")
+    nodes: int = Field(gt=0, le=1_000_000, description="hosts")
+    per_node: int = Field(gt=0, le=10_000, description="devices on a host")
     island: int = Field(gt=0, description="devices that fast links join")
     far_gbit: float = Field(gt=0, description="network rate of one device, Gbit/s")
     far_latency_us: float = Field(default=20.0, gt=0, description="latency of one hop between hosts")

@@ -7,6 +7,7 @@ from typing import Any
 
 from trainingkit.core.errors import ModelError
 from trainingkit.core.nearest import nearest
+from trainingkit.planner.models.checking import check_sizes
 from trainingkit.planner.models.convnet import DEPTHS, ConvNet
 from trainingkit.planner.models.transformer import Transformer
 
@@ -28,7 +29,7 @@ def from_config(name: str, config: Config) -> Transformer | ConvNet:
     """The shape that a config describes.
 
     Raises:
-        ModelError: a model type that is not known, or a size that is missing.
+        ModelError: a model type that is not known, or a size that is missing or cannot be used.
     """
     kind = str(config.get("model_type", ""))
     reader = READERS.get(kind)
@@ -41,6 +42,7 @@ def from_config(name: str, config: Config) -> Transformer | ConvNet:
             expected="one of " + ", ".join(sorted(READERS)),
             next_step=f"Did you mean {close!r}?" if close else "Describe its shape with one of these types.",
         )
+    check_sizes(config)
     try:
         return reader(name, config)
     except KeyError as error:

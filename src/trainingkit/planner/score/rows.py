@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +31,10 @@ class Row:
     def number(self, column: str) -> float | None:
         """A cell's number, or None."""
         try:
-            return float(self.text(column))
+            value = float(self.text(column))
         except ValueError:
             return None
+        return value if math.isfinite(value) else None
 
     def whole(self, column: str) -> int | None:
         """A cell's whole number, or None."""
@@ -58,8 +60,8 @@ class Row:
     def step_s(self) -> float | None:
         """Measured seconds of a step, also from tokens or samples a second where the batch is known."""
         direct = self.number("step_time_s")
-        if direct:
-            return direct
+        if direct is not None:
+            return direct if direct > 0 else None
         batch, devices = self.number("global_batch"), self.number("n_gpus")
         tokens, samples, seq = (self.number(c) for c in ("tokens_per_s_per_gpu", "samples_per_s_per_gpu", "seq_len"))
         if batch and devices and tokens and seq:

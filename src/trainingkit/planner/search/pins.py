@@ -60,6 +60,6 @@ def explain_pins(job: Job, cluster: Cluster, space: Space, pins: Pins) -> Config
 
 
 def _closest(value: str, legal: list[object]) -> object:
-    if value.isdigit() and all(isinstance(one, int) for one in legal):
+    if value.isdecimal() and all(isinstance(one, int) for one in legal):
         return min((one for one in legal if isinstance(one, int)), key=lambda one: abs(one - int(value)))
     return nearest(value, [str(one) for one in legal]) or legal[0]

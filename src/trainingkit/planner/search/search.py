@@ -174,13 +174,12 @@ def _too_little_memory(job: Job, cluster: Cluster, every: list[Layout]) -> Confi
     needs = min(((peak_memory(job, cluster, layout).high, layout) for layout in every), key=lambda pair: pair[0])
     need, layout = needs
     have = cluster.gpu.memory_bytes
-    more = -(-int(need) // int(have)) * cluster.nodes
     return ConfigError(
         "No plan fits into the memory of these devices.",
         field="cluster",
         found=f"{format_bytes(have)} each on {cluster.devices} devices; the leanest of {len(every):,} plans needs "
-        f"{format_bytes(need)} (tp {layout.tp}, pp {layout.pp}, dp {layout.dp}, shard {layout.shard}, "
-        f"recompute {layout.recompute})",
+        f"{format_bytes(need)} (tp {layout.tp}, pp {layout.pp}, dp {layout.dp}, cp {layout.cp}, ep {layout.ep}, "
+        f"shard {layout.shard}, recompute {layout.recompute})",
         expected=f"devices with {format_bytes(need)}, or more of them",
-        next_step=f"Try about {more} nodes, a device with more memory, or a smaller model.",
+        next_step="Try more nodes, a device with more memory, or a smaller model.",
     )

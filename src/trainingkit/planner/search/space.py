@@ -5,6 +5,7 @@ What is never legal is not built; each rule that cuts is counted, so that a read
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ LONG_SEQUENCE = 16384
 RULES = {
     "tp island": "tensor parallelism stays inside an island of fast links",
     "tp heads": "attention heads, and groups of keys, must be divisible by tensor parallelism",
+    "tp ffn": "the width of the feed-forward layers must be divisible by tensor parallelism",
     "pp layers": "each stage needs at least one layer",
     "cp short": f"context parallelism is for samples of {LONG_SEQUENCE:,} tokens and more",
     "batch": "the global batch must be divisible by replicas times micro-batch",
@@ -44,7 +46,8 @@ class Space:
 
 def divisors(n: int) -> list[int]:
     """All divisors of n, ascending."""
-    return [d for d in range(1, n + 1) if n % d == 0]
+    low = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
+    return low + [n // d for d in reversed(low) if d * d != n]
 
 
 def layouts(job: Job, cluster: Cluster, space: Space, cut: Counter[str]) -> Iterator[Layout]:
@@ -75,6 +78,8 @@ def _tensor_degrees(job: Job, cluster: Cluster, cut: Counter[str]) -> Iterator[i
             cut["tp island"] += 1
         elif model.heads % tp or (model.kv_heads % tp and tp % model.kv_heads):
             cut["tp heads"] += 1
+        elif model.ffn % tp or model.shared_ffn % tp:
+            cut["tp ffn"] += 1
         else:
             yield tp
 
