@@ -71,10 +71,11 @@ def _overridden(gpu: Gpu, changes: Mapping[str, Any]) -> Gpu:
         return gpu
     values = gpu.model_dump()
     for key, value in changes.items():
-        as_float = float(value) if isinstance(value, int) and isinstance(values.get(key), float) else value
         known = values.get(key)
-        merges = isinstance(as_float, dict) and isinstance(known, dict)
-        values[key] = {**known, **as_float} if merges and isinstance(known, dict) else as_float
+        if isinstance(known, dict) and isinstance(value, dict):
+            values[key] = {**known, **value}
+        else:
+            values[key] = float(value) if isinstance(value, int) and isinstance(known, float) else value
     return check(Gpu, values, field="cluster.device")
 
 
