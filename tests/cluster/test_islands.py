@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ranks import Context, Pool
-from trainingkit.cluster.drift import Drift
 from trainingkit.cluster.island_probe import best_of, costs, measure_quickly, probe_islands, tournament
 from trainingkit.cluster.islands import Islands, cost_s, find_islands
 from trainingkit.cluster.probe_links import PairLink
@@ -131,38 +130,3 @@ def test_ranks_agree_on_what_they_measure(pool: Pool) -> None:
 def test_of_several_measurements_the_best_counts() -> None:
     seen = [PairLink(0, 1, 2e-3, 5e6), PairLink(1, 0, 1e-3, 1e6), PairLink(0, 1, 1e-3, 4e6)]
     assert best_of(seen) == [PairLink(0, 1, 1e-3, 5e6), PairLink(1, 0, 1e-3, 1e6)]
-
-
-def alarms(drift: Drift, times: list[float]) -> list[int]:
-    return [number for number, seconds in enumerate(times) if drift.see(seconds)]
-
-
-def test_drift_is_told_once_for_each_lasting_change() -> None:
-    times = [1.0] * 40 + [2.5] * 60 + [0.9] * 60
-    told = alarms(Drift(), times)
-    assert len(told) == 2
-    assert 40 < told[0] < 60 and 100 < told[1] < 125
-
-
-@given(st.lists(st.floats(0.71, 1.39), min_size=1, max_size=200))
-def test_noise_within_the_factor_is_no_drift(times: list[float]) -> None:
-    assert alarms(Drift(), times) == []
-
-
-@given(seed=st.integers(0, 100))
-def test_short_bursts_are_no_drift(seed: int) -> None:
-    chance = random.Random(seed)
-    times = [1.0] * 200
-    for start in range(20, 190, 30):
-        length = chance.randint(1, 10)
-        times[start : start + length] = [50.0] * length
-    assert alarms(Drift(), times) == []
-
-
-def test_drift_goes_on_from_its_state() -> None:
-    times = [1.0] * 20 + [3.0] * 30
-    whole, first, second = Drift(), Drift(), Drift()
-    expected = alarms(whole, times)
-    early = alarms(first, times[:25])
-    second.load_state_dict(first.state_dict())
-    assert early + [25 + number for number in alarms(second, times[25:])] == expected != []

@@ -105,7 +105,7 @@ def test_too_little_memory_names_the_leanest() -> None:
     text = str(caught.value)
     assert "No plan fits into the memory of these devices." in text
     assert "the leanest of" in text
-    assert "nodes, a device with more memory" in text
+    assert "nodes, on which a plan fits; or a device with more memory" in text
 
 
 def test_an_impossible_batch_names_one_that_works() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from trainingkit.sync.auto.controller import Controller, Move
+from trainingkit.sync.auto.controller import Controller
 from trainingkit.sync.auto.course import Course
 from trainingkit.sync.auto.forecast import Link, Load, Window, forecast
 from trainingkit.sync.auto.ladder import LADDER, PLAIN, Rung
+from trainingkit.sync.auto.moves import Move
 from trainingkit.sync.auto.seen import Seen
 
 PARAMETERS = 10_800_000

@@ -11,10 +11,9 @@ from trainingkit.codec import message_bytes
 from trainingkit.core import decisions
 from trainingkit.core.errors import ConfigError
 from trainingkit.sync.auto.adaptive import FIRST_STEPS, LOOK_EVERY, RENEW_STEPS, Adaptive, Choice, Place
-from trainingkit.sync.auto.controller import Move
 from trainingkit.sync.auto.course import LEARN_STEPS
 from trainingkit.sync.auto.ladder import Rung
-from trainingkit.sync.auto.moves import read_moves, write_choice, write_move
+from trainingkit.sync.auto.moves import Move, read_moves, write_choice, write_move
 from trainingkit.sync.auto.values import CANDIDATES, Look
 
 INT2, INT3, INT4 = CANDIDATES[:3]

@@ -12,10 +12,9 @@ from squeezed_models import SMALL_MB, batch, digest, gradients, loss_of, net, sq
 
 from ranks import Context, Pool
 from trainingkit.core.errors import ConfigError
-from trainingkit.sync.auto.controller import Move
 from trainingkit.sync.auto.course import LEARN_STEPS, Course
 from trainingkit.sync.auto.ladder import LADDER, PLAIN, START, Rung
-from trainingkit.sync.auto.moves import read_moves, write_continued, write_move
+from trainingkit.sync.auto.moves import Move, read_moves, write_continued, write_move
 from trainingkit.sync.piloting import AutoSettings
 from trainingkit.sync.residualstate import pending
 

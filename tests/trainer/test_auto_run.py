@@ -12,9 +12,8 @@ from torch import nn
 
 from ranks import Context, Pool
 from trainingkit.core import decisions
-from trainingkit.sync.auto.controller import Move
 from trainingkit.sync.auto.ladder import START, Rung
-from trainingkit.sync.auto.moves import write_move
+from trainingkit.sync.auto.moves import Move, write_move
 from trainingkit.trainer.kit import Kit
 
 

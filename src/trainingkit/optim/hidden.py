@@ -7,11 +7,11 @@ convolutions, but no embedding, no head, no first convolution of a network that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import nn
 
-EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
+from trainingkit.models.anatomy import embeddings, head, parameter_ids
+
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 """Weights [out, in, ...]; those of transposed convolutions begin with `in` and are left to AdamW."""
 
@@ -24,7 +24,7 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
     is left out, too.
     """
     filters = {id(module.weight) for module in model.modules() if isinstance(module, CONVOLUTIONS)}
-    outer = _of(_inputs(model)) | _of(_head(model))
+    outer = parameter_ids([*_inputs(model), *head(model)])
     return [
         parameter
         for parameter in model.parameters()
@@ -35,19 +35,5 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
     ]
 
 
-def _of(modules: Sequence[nn.Module]) -> set[int]:
-    return {id(parameter) for module in modules for parameter in module.parameters()}
-
-
 def _inputs(model: nn.Module) -> Sequence[nn.Module]:
-    embeddings = [module for module in model.modules() if isinstance(module, EMBEDDINGS)]
-    return embeddings or [module for module in model.modules() if isinstance(module, CONVOLUTIONS)][:1]
-
-
-def _head(model: nn.Module) -> Sequence[nn.Module]:
-    """transformers say which module is the head; elsewhere the last linear layer is taken for it."""
-    get: Any = getattr(model, "get_output_embeddings", None)
-    named = get() if callable(get) else None
-    if isinstance(named, nn.Module):
-        return [named]
-    return [module for module in model.modules() if isinstance(module, nn.Linear)][-1:]
+    return embeddings(model) or [module for module in model.modules() if isinstance(module, CONVOLUTIONS)][:1]

@@ -32,7 +32,9 @@ from trainingkit.report.page import drawing, script_json
 def render_bench(result: Result) -> str:
     """The whole page as HTML. It fetches nothing, from nowhere."""
     plots = plots_of(result)
-    return template("bench.html").render(
+    return template("figures.html").render(
+        kind="bench",
+        pictures="Side by side",
         name=title_of(result),
         date=result.date,
         command=result.command,

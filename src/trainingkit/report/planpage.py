@@ -23,7 +23,9 @@ def render_plan(answer: Answer, target_tokens: float | None) -> str:
     plan = answer.best
     plots = [timeline(plan), memory_by_stage(plan), parts_of_plans(answer.plans)]
     cluster = answer.cluster
-    return template("plan.html").render(
+    return template("figures.html").render(
+        kind="plan",
+        pictures="The plan in pictures",
         name=f"{answer.job.model.name} on {cluster.devices:,} x {cluster.gpu.name}",
         date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         command=describe(plan),

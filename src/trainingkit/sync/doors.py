@@ -62,13 +62,7 @@ def squeeze(
             is there already.
     """
     if not isinstance(model, DistributedDataParallel):
-        raise ConfigError(
-            "Only a model in DistributedDataParallel can be squeezed.",
-            field="model",
-            found=type(model).__name__,
-            expected="torch.nn.parallel.DistributedDataParallel",
-            next_step="Wrap it first: model = DistributedDataParallel(model).",
-        )
+        raise _not_in_ddp(model)
     if codec == NO_CODEC:
         return PlainDDP(model)
     refuse_extras(codec, warmup_steps, normalise=normalise, auto=auto)
@@ -78,21 +72,9 @@ def squeeze(
     group = group_of(model)
     if auto is None or auto.replay is None:
         codec = _where_clocks_tell(codec, model, group)
-    ranks = dist.get_world_size(group)
-    if ranks == 1:
+    if dist.get_world_size(group) == 1:
         return SingleProcess(model)
-    _refuse(
-        sparse_names(model.module),
-        "Sparse gradients cannot be squeezed.",
-        expected="dense gradients",
-        remedy="Build the embedding with sparse=False",
-    )
-    _refuse(
-        odd_names(model.module),
-        "Gradients that fp32 cannot hold cannot be squeezed.",
-        expected="float32, bfloat16 or float16 parameters",
-        remedy="Convert the model, for example with model.float()",
-    )
+    _refuse_gradients(model.module)
     codecs: dict[str, Codec] = {}
 
     def prepare(rung: Rung) -> None:
@@ -108,13 +90,11 @@ def squeeze(
         prepare=prepare,
     )
     candidates = CANDIDATES if adaptive else ()
-    named = [*(rung.codec for rung in pilot.rungs if rung.codec != PLAIN), *candidates]
-    codecs |= {name: Codec(name) for name in named}
+    codecs |= {name: Codec(name) for name in (*_codecs_of(pilot.rungs), *candidates)}
     exempt = Codec(EXEMPT_CODEC)
-    first = pilot.rungs if isinstance(pilot, Fixed) else (pilot.at(0),)
-    normalised = any(rung.normalise for rung in pilot.rungs)
-    early = dict.fromkeys([*(rung.codec for rung in first if rung.codec != PLAIN), *candidates])
-    _warm([*(codecs[name] for name in early), exempt], group, moments=normalised)
+    early = _codecs_of(pilot.rungs if isinstance(pilot, Fixed) else (pilot.at(0),))
+    moments = any(rung.normalise for rung in pilot.rungs)
+    _warm([*(codecs[name] for name in dict.fromkeys((*early, *candidates))), exempt], group, moments=moments)
     meter = WireMeter(active=pilot.watches)
     laid = lay_lanes(group, islands, timeout_s=timeout_s, meter=meter)
     try:
@@ -139,6 +119,20 @@ def squeeze(
         ) from error
 
 
+def _not_in_ddp(model: nn.Module) -> ConfigError:
+    return ConfigError(
+        "Only a model in DistributedDataParallel can be squeezed.",
+        field="model",
+        found=type(model).__name__,
+        expected="torch.nn.parallel.DistributedDataParallel",
+        next_step="Wrap it first: model = DistributedDataParallel(model).",
+    )
+
+
+def _codecs_of(rungs: Sequence[Rung]) -> list[str]:
+    return [rung.codec for rung in rungs if rung.codec != PLAIN]
+
+
 def _where_clocks_tell(codec: str, model: nn.Module, group: dist.ProcessGroup) -> str:
     """The codec; on a GPU, whose kernels run behind the clock that the controller reads, `START` in place of "auto"."""
     if codec != AUTO_CODEC or next(model.parameters()).device.type == "cpu":
@@ -156,6 +150,22 @@ def shared_by(model: nn.Module) -> float:
 def rebuilds_buckets(ddp: DistributedDataParallel) -> bool:
     """Whether DDP will put its buckets in another order after the first backward."""
     return bool(ddp.static_graph) or not ddp.find_unused_parameters
+
+
+def _refuse_gradients(model: nn.Module) -> None:
+    """Raise ConfigError for parameters whose gradients no codec can carry."""
+    _refuse(
+        sparse_names(model),
+        "Sparse gradients cannot be squeezed.",
+        expected="dense gradients",
+        remedy="Build the embedding with sparse=False",
+    )
+    _refuse(
+        odd_names(model),
+        "Gradients that fp32 cannot hold cannot be squeezed.",
+        expected="float32, bfloat16 or float16 parameters",
+        remedy="Convert the model, for example with model.float()",
+    )
 
 
 def _refuse(names: list[str], problem: str, *, expected: str, remedy: str) -> None:

@@ -6,13 +6,12 @@ embeddings and heads see few gradients; together they are a few per cent of a mo
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import nn
 
+from trainingkit.models.anatomy import EMBEDDINGS, embeddings, head, parameter_ids
+
 TINY_ELEMENTS = 4096
-EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 CARRIED = (torch.float32, torch.bfloat16, torch.float16)
 COMPILED = "_orig_mod."
 """What `torch.compile` puts into the names of parameters."""
@@ -20,7 +19,7 @@ COMPILED = "_orig_mod."
 
 def squeezed_names(model: nn.Module) -> set[str]:
     """Names of the parameters that the codec carries: two and more dimensions, not tiny, no embedding, no head."""
-    exempt = _embeddings(model) | _head(model)
+    exempt = parameter_ids([*embeddings(model), *head(model)])
     return {
         name
         for parameter, name in parameter_names(model).items()
@@ -46,16 +45,3 @@ def odd_names(model: nn.Module) -> list[str]:
         for parameter, name in parameter_names(model).items()
         if parameter.requires_grad and parameter.dtype not in CARRIED
     ]
-
-
-def _embeddings(model: nn.Module) -> set[int]:
-    return {id(p) for module in model.modules() if isinstance(module, EMBEDDINGS) for p in module.parameters()}
-
-
-def _head(model: nn.Module) -> set[int]:
-    """transformers say which module is the head; elsewhere the last linear layer is taken for it."""
-    get: Any = getattr(model, "get_output_embeddings", None)
-    head = get() if callable(get) else None
-    if head is None:
-        head = next((m for m in reversed(list(model.modules())) if isinstance(m, nn.Linear)), None)
-    return {id(p) for p in head.parameters()} if isinstance(head, nn.Module) else set()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trainingkit.sync.auto.adaptive import Choice
-from trainingkit.sync.auto.controller import Move
 from trainingkit.sync.auto.flying import Auto
 from trainingkit.sync.auto.ladder import Rung
+from trainingkit.sync.auto.moves import Move
 from trainingkit.sync.contract import Sync
 from trainingkit.sync.squeezed import Squeezed
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from trainingkit.sync.auto.adaptive import Choice
-from trainingkit.sync.auto.controller import Move
-from trainingkit.sync.auto.moves import has_moves, write_choice, write_continued, write_move
+from trainingkit.sync.auto.moves import Move, has_moves, write_choice, write_continued, write_move
 from trainingkit.sync.contract import Sync
 from trainingkit.sync.listening import exchanges, first_rung, hear_choices, hear_moves
 from trainingkit.trainer.recorder import Recorder

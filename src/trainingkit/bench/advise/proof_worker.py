@@ -6,12 +6,10 @@ each round a step without an exchange, beside the turns of the rungs, so that th
 
 from __future__ import annotations
 
-import faulthandler
 import json
 import sys
 from pathlib import Path
 
-import torch
 import torch.distributed as dist
 
 from trainingkit.bench.advise.computing import Stopwatch, Timed, Work
@@ -19,24 +17,17 @@ from trainingkit.bench.advise.contenders import of_rung
 from trainingkit.bench.advise.measure import facts_from, measure_costs
 from trainingkit.bench.advise.proof import PROVED, Proof, ProofSpec, gate_of, name_of, to_json
 from trainingkit.bench.contender import data_parallel
+from trainingkit.bench.network.joining import joined
 from trainingkit.bench.network.rank import CLIP_NORM, PEAK_LR, Entrant, Rank
 from trainingkit.bench.network.spec import REFERENCE
 from trainingkit.bench.network.stage import Stage
 from trainingkit.bench.paired import ContenderFailed, Turns, order
-from trainingkit.cluster.allocator import keep_freed_memory
-from trainingkit.cluster.machine import has_fast_bf16
-from trainingkit.cluster.meeting import join, leave
-from trainingkit.cluster.place import find_place
-from trainingkit.cluster.threads import threads_per_worker
-from trainingkit.core.errors import ClusterError
 from trainingkit.core.files import write_atomic
 from trainingkit.core.section import check, choose
 from trainingkit.data.batch import gather
 from trainingkit.data.order import SampleOrder
 from trainingkit.models import MODELS
 from trainingkit.optim import OPTIMIZERS
-from trainingkit.precision.compute import choose_compute
-from trainingkit.precision.section import PrecisionSection
 from trainingkit.sync.bucketsize import bucket_mb, trainable
 from trainingkit.trainer.rng import seed_all
 
@@ -130,21 +121,12 @@ class Prover:
 
 def main(folder: str) -> None:
     """Join the other hosts, measure and prove, and on rank 0 leave the figures in the folder."""
-    faulthandler.enable()
     stage = Stage(Path(folder))
     spec = check(ProofSpec, json.loads(stage.spec.read_text(encoding="utf-8")))
-    torch.set_num_threads(threads_per_worker(spec.hosts))
-    keep_freed_memory()
-    compute, _ = choose_compute(PrecisionSection(), torch.device("cpu"), cpu_has_bf16=has_fast_bf16())
-    meeting = join(find_place(), join_s=spec.timeout_s, timeout_s=3 * spec.timeout_s)
-    if meeting is None:
-        raise ClusterError("The bench's worker needs a launcher.", field="RANK", next_step="trainingkit bench advise")
-    prover = Prover(spec, Rank(spec.network(), meeting, compute), stage)
-    proofs = prover.run()
-    if meeting.rank == 0:
-        write_atomic(stage.measured, to_json(proofs))
-    dist.barrier(group=meeting.group)
-    leave()
+    with joined(spec.network(), command="trainingkit bench advise") as rank:
+        proofs = Prover(spec, rank, stage).run()
+        if rank.meeting.rank == 0:
+            write_atomic(stage.measured, to_json(proofs))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ moves that were written down, on open links, and must come to the same parameter
 
 from __future__ import annotations
 
-import faulthandler
 import hashlib
 import json
 import sys
@@ -19,19 +18,12 @@ from torch import nn
 
 from trainingkit.bench.changes.spec import ChangesSpec, Found, Phase
 from trainingkit.bench.contenders.squeezed import squeezed
+from trainingkit.bench.network.joining import joined
 from trainingkit.bench.network.rank import Entrant, Rank
 from trainingkit.bench.network.stage import UNSHAPE, Stage
-from trainingkit.cluster.allocator import keep_freed_memory
-from trainingkit.cluster.machine import has_fast_bf16
-from trainingkit.cluster.meeting import join, leave
-from trainingkit.cluster.place import find_place
-from trainingkit.cluster.threads import threads_per_worker
-from trainingkit.core.errors import ClusterError
 from trainingkit.core.files import write_atomic
 from trainingkit.core.section import check
 from trainingkit.netlab.rates import parse_rate
-from trainingkit.precision.compute import choose_compute
-from trainingkit.precision.section import PrecisionSection
 from trainingkit.sync.auto.flying import Auto
 from trainingkit.sync.auto.forecast import Link, pick
 from trainingkit.sync.auto.moves import write_move
@@ -133,21 +125,13 @@ def _right(pilot: Auto, rate: str, rung: str) -> tuple[str, float]:
 
 def main(folder: str) -> None:
     """Join the other hosts, run, and on rank 0 leave what was found in the folder."""
-    faulthandler.enable()
     stage = Stage(Path(folder))
     spec = check(ChangesSpec, json.loads(stage.spec.read_text(encoding="utf-8")))
-    torch.set_num_threads(threads_per_worker(spec.hosts))
-    keep_freed_memory()
-    compute, _ = choose_compute(PrecisionSection(), torch.device("cpu"), cpu_has_bf16=has_fast_bf16())
-    meeting = join(find_place(), join_s=spec.timeout_s, timeout_s=3 * spec.timeout_s)
-    if meeting is None:
-        raise ClusterError("The bench's worker needs a launcher.", field="RANK", next_step="trainingkit bench changes")
-    worker = Worker(Rank(spec.network(), meeting, compute), spec, stage)
-    found = worker.run()
-    if worker.chief:
-        write_atomic(stage.measured, found.to_json())
-    dist.barrier(group=meeting.group)
-    leave()
+    with joined(spec.network(), command="trainingkit bench changes") as rank:
+        worker = Worker(rank, spec, stage)
+        found = worker.run()
+        if worker.chief:
+            write_atomic(stage.measured, found.to_json())
 
 
 if __name__ == "__main__":

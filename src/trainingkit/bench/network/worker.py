@@ -6,29 +6,21 @@ more steps on open links until all contenders that agree have taken as many; the
 
 from __future__ import annotations
 
-import faulthandler
 import json
 import sys
 import time
 from pathlib import Path
 
-import torch
 import torch.distributed as dist
 
+from trainingkit.bench.network.joining import joined
 from trainingkit.bench.network.rank import Entrant, Rank
 from trainingkit.bench.network.spec import JUDGED, REFERENCE, TWIN, Measured, NetworkSpec
 from trainingkit.bench.network.stage import SHAPE, UNSHAPE, Stage
 from trainingkit.bench.paired import ContenderFailed, Plan, Turns, measure
-from trainingkit.cluster.allocator import keep_freed_memory
-from trainingkit.cluster.machine import has_fast_bf16
-from trainingkit.cluster.meeting import join, leave
-from trainingkit.cluster.place import find_place
-from trainingkit.cluster.threads import threads_per_worker
 from trainingkit.core.errors import ClusterError
 from trainingkit.core.files import write_atomic
 from trainingkit.core.section import check
-from trainingkit.precision.compute import choose_compute
-from trainingkit.precision.section import PrecisionSection
 from trainingkit.sync.section import AUTO_CODEC
 
 FEWEST_FOR_BOUNDS = 5
@@ -165,21 +157,13 @@ class Worker:
 
 def main(folder: str) -> None:
     """Join the other hosts, measure, and on rank 0 leave the figures in the folder."""
-    faulthandler.enable()
     stage = Stage(Path(folder))
     spec = check(NetworkSpec, json.loads(stage.spec.read_text(encoding="utf-8")))
-    torch.set_num_threads(threads_per_worker(spec.hosts))
-    keep_freed_memory()
-    compute, _ = choose_compute(PrecisionSection(), torch.device("cpu"), cpu_has_bf16=has_fast_bf16())
-    meeting = join(find_place(), join_s=spec.timeout_s, timeout_s=3 * spec.timeout_s)
-    if meeting is None:
-        raise ClusterError("The bench's worker needs a launcher.", field="RANK", next_step="trainingkit bench network")
-    worker = Worker(Rank(spec, meeting, compute), stage)
-    measured = worker.run()
-    if worker.chief:
-        write_atomic(stage.measured, measured.to_json())
-    dist.barrier(group=meeting.group)
-    leave()
+    with joined(spec, command="trainingkit bench network") as rank:
+        worker = Worker(rank, stage)
+        measured = worker.run()
+        if worker.chief:
+            write_atomic(stage.measured, measured.to_json())
 
 
 if __name__ == "__main__":

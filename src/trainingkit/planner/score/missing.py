@@ -5,7 +5,6 @@ Memory is used as evidence: a way of working that does not fit the device is not
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
@@ -15,13 +14,10 @@ from trainingkit.planner.cluster import Cluster, Gpu, gpu_named
 from trainingkit.planner.layout import Job, Layout
 from trainingkit.planner.memory import peak_memory
 from trainingkit.planner.models import Model
+from trainingkit.planner.score.refusing import SCHEDULE_NAMES, replicas, why_not
 from trainingkit.planner.score.rows import Row
 from trainingkit.planner.score.shapes import model_of
 from trainingkit.planner.score.software import is_classic, precision_of, shard_of, softwares_of
-
-SCHEDULE_NAMES = {"": "1f1b", "none": "1f1b", "1f1b": "1f1b", "interleaved-1f1b": "interleaved", "dualpipe": "zb-h1"}
-SCHEDULE_NAMES |= {"zero-bubble": "zb-h1", "zero-bubble-1p (zbb)": "zb-h1", "zb-v": "zb-v"}
-UNKNOWN_SCHEDULES = ("v-half", "v-min")
 
 
 @dataclass(frozen=True)
@@ -36,7 +32,7 @@ class Way:
 
 def ways_of(row: Row) -> list[Way] | str:
     """All readings of a row; or why it cannot be predicted."""
-    refusal = _refusal(row)
+    refusal = why_not(row)
     if refusal:
         return refusal
     model = model_of(row)
@@ -53,39 +49,6 @@ def ways_of(row: Row) -> list[Way] | str:
     kept = fitting or ways
     total = sum(way.weight for way in kept)
     return [replace(way, weight=way.weight / total) for way in kept]
-
-
-def _refusal(row: Row) -> str:
-    if "offload" in row.text("zero_or_fsdp"):
-        return "states in host memory are not modelled"
-    if not (row.whole("tp") and row.whole("pp") and replicas(row)):
-        return "degrees are missing"
-    if not row.whole("global_batch"):
-        return "global batch is missing"
-    if row.text("schedule").lower() in UNKNOWN_SCHEDULES:
-        return f"schedule {row.text('schedule')} is not modelled"
-    if above_sheet(row):
-        return "its measured rate is above the device's data sheet"
-    return ""
-
-
-def replicas(row: Row) -> int:
-    """The data-parallel degree: as told, or what the other degrees leave of the devices; 0: not known."""
-    told = row.whole("dp")
-    if told:
-        return told
-    others = math.prod(row.whole(column) or 1 for column in ("tp", "pp", "cp"))
-    devices = row.whole("n_gpus") or 0
-    return devices // others if devices % others == 0 else 0
-
-
-def above_sheet(row: Row) -> bool:
-    """Whether six flops per parameter and token exceed the peak: then batch, length or count is not what it says."""
-    rate = row.number("tflops_6nd")
-    try:
-        return rate is not None and rate * 1e12 > gpu_named(row.text("gpu")).peak_rate(precision_of(row))
-    except ConfigError:
-        return False
 
 
 def _ways(row: Row, model: Model, gpu: Gpu) -> Iterator[Way]:

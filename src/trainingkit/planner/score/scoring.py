@@ -32,7 +32,7 @@ def score_file(path: Path, *, show: Callable[[float], None] | None = None) -> Sc
         ways = ways_of(row)
         measured = row.step_s
         if isinstance(ways, str):
-            if measured:
+            if measured or row.text("step_time_s"):
                 excluded.append(Excluded(row.name, row.source, ways))
             continue
         if measured:

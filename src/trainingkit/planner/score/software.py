@@ -18,6 +18,10 @@ COMPILED_LOSS_YEAR = 2025
 """Since when PyTorch's own recipes compile the loss together with the head."""
 EARLY_SHARE = 0.84
 """What the libraries of its time reached on Hopper, of today's best."""
+
+PRECISIONS = ("fp8", "bf16", "fp16", "tf32", "fp32")
+"""Begin of what a row may say of its products."""
+
 CLASSIC = Software(
     flash=False,
     overlap=False,
@@ -40,7 +44,7 @@ def precision_of(row: Row) -> str:
     """The precision of its products."""
     text = row.text("precision").lower()
     text = text.removeprefix("mx")
-    return next((kind for kind in ("fp8", "bf16", "fp16", "tf32", "fp32") if text.startswith(kind)), "bf16")
+    return next((kind for kind in PRECISIONS if text.startswith(kind)), "bf16")
 
 
 def is_classic(row: Row, gpu: Gpu) -> bool:

@@ -42,11 +42,6 @@ class Plan:
         return self.step_s * (1 - TIME_ERROR), self.step_s * (1 + TIME_ERROR)
 
     @property
-    def samples_per_s(self) -> float:
-        """Samples a second of the whole cluster."""
-        return self.job.global_batch / self.step_s
-
-    @property
     def tokens_per_s(self) -> float:
         """Tokens (or images) a second of the whole cluster."""
         return self.job.tokens / self.step_s

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from trainingkit.core.errors import ConfigError
-from trainingkit.core.units import format_bytes
 from trainingkit.planner.cluster.spec import Cluster
 from trainingkit.planner.cost.stages import pipe_costs
 from trainingkit.planner.cost.step import assemble, with_sharding
@@ -21,6 +20,7 @@ from trainingkit.planner.layout import Job, Layout
 from trainingkit.planner.memory.rank import Memory, peak_memory
 from trainingkit.planner.schedule import PipeCosts, makespan
 from trainingkit.planner.search.bounds import pipe_bound_s
+from trainingkit.planner.search.enlarging import too_little_memory
 from trainingkit.planner.search.pins import Pins, explain_pins, keeps
 from trainingkit.planner.search.plan import Plan, complexity
 from trainingkit.planner.search.space import Space, layouts
@@ -79,7 +79,7 @@ def search(
         insort(best, (plan.merit_s, layout, plan), key=lambda item: item[:2])
         del best[top:]
     if not best:
-        raise _too_little_memory(job, cluster, [layout for _, layout in bounds])
+        raise too_little_memory(job, cluster, space, [layout for _, layout in bounds])
     if show is not None:
         show(1.0)
     return Found(
@@ -167,19 +167,4 @@ def _no_layout(job: Job, cluster: Cluster, cut: Counter[str], pins: Pins) -> Con
         found=f"{job.global_batch} samples on {cluster.devices} devices; cut by: {', '.join(sorted(cut)) or 'nothing'}",
         expected="a batch that can be dealt evenly to the replicas",
         next_step=f"Use --global-batch {rounded}, or {near} devices.",
-    )
-
-
-def _too_little_memory(job: Job, cluster: Cluster, every: list[Layout]) -> ConfigError:
-    needs = min(((peak_memory(job, cluster, layout).high, layout) for layout in every), key=lambda pair: pair[0])
-    need, layout = needs
-    have = cluster.gpu.memory_bytes
-    return ConfigError(
-        "No plan fits into the memory of these devices.",
-        field="cluster",
-        found=f"{format_bytes(have)} each on {cluster.devices} devices; the leanest of {len(every):,} plans needs "
-        f"{format_bytes(need)} (tp {layout.tp}, pp {layout.pp}, dp {layout.dp}, cp {layout.cp}, ep {layout.ep}, "
-        f"shard {layout.shard}, recompute {layout.recompute})",
-        expected=f"devices with {format_bytes(need)}, or more of them",
-        next_step="Try more nodes, a device with more memory, or a smaller model.",
     )

@@ -34,11 +34,3 @@ class Agreement:
         self._work.wait()
         self._work = None
         return self._rows.tolist()
-
-    def rank(self) -> int:
-        """This process's rank in the group."""
-        return dist.get_rank(self._group)
-
-    def barrier(self) -> None:
-        """Wait for all ranks."""
-        dist.barrier(group=self._group)

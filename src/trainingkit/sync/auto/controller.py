@@ -12,15 +12,15 @@ without a message.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from trainingkit.core.errors import CheckpointError
+from trainingkit.sync.auto.epoch import RECENT, SAMPLES, Epoch, mbit, median
 from trainingkit.sync.auto.forecast import Forecast, Link, Load, Window, forecast, pick
 from trainingkit.sync.auto.guards import Guards
 from trainingkit.sync.auto.ladder import PLAIN, START, Rung, within_limits
+from trainingkit.sync.auto.moves import Move
 from trainingkit.sync.auto.seen import UNKNOWN, Seen
 
 SLACK = 0.02
@@ -33,50 +33,11 @@ PLAIN_WORTH_A_TRY = 0.35
 """The same for plain DDP: a codec may slow computing down in ways that no figure of the step shows."""
 SETTLE_STEPS = 2
 """After a move: one on its way yet, and one that meets cold buffers."""
-SAMPLES = 4
 MOST_TRIES = 4
-DRIFT = 1.5
-DRIFT_STEPS = 3
-RECENT = 9
 REST_STEPS = 50
-"""After a search what changed leads to another one only if the step has become longer by `HURTS`; else it waits."""
-HURTS = 0.15
+"""After a search what changed leads to another one only if the step has become longer (`HURTS`); else it waits."""
 STABLE_STEPS = 200
 BARRED_STEPS = 500
-
-
-@dataclass(frozen=True)
-class Move:
-    """A change of rung.
-
-    Args:
-        step: exchanges that were made before it; it counts from the next on.
-        rung: what is used from there on.
-        reason: a sentence that a person can check.
-    """
-
-    step: int
-    rung: Rung
-    reason: str
-
-
-@dataclass
-class Epoch:
-    """What is known since the link or the computing last changed.
-
-    Args:
-        samples: steps on the present rung.
-        measured: seconds of a step by rung, once tried.
-        tries: rungs that were moved to for a measurement.
-        settled: the search is over.
-        odd: steps in a row that do not fit what the rung showed.
-    """
-
-    samples: list[Seen] = field(default_factory=list)
-    measured: dict[int, float] = field(default_factory=dict)
-    tries: int = 0
-    settled: bool = False
-    odd: list[Seen] = field(default_factory=list)
 
 
 class Controller:
@@ -143,19 +104,16 @@ class Controller:
             return self._back(step, complaint)
         if seen.rate <= 0 or seen.window_s <= 0:
             return None
-        if self._is_odd(seen):
-            self._epoch.odd = [*self._epoch.odd, seen][-RECENT:]
-            due = len(self._epoch.odd) >= DRIFT_STEPS and (self._hurts() or not self._resting(step))
-            return self._anew(step) if due else None
-        self._epoch.odd = []
-        self._epoch.samples = [*self._epoch.samples, seen][-RECENT:]
-        if self._epoch.settled:
-            return self._rest(step)
-        return self._search(step) if len(self._epoch.samples) >= SAMPLES else None
+        epoch = self._epoch
+        if epoch.take(seen):
+            return self._anew(step) if epoch.has_changed and (epoch.hurts or not self._resting(step)) else None
+        if epoch.settled:
+            return self._rest(step) if len(epoch.samples) == RECENT else None
+        return self._search(step) if len(epoch.samples) >= SAMPLES else None
 
     def forecasts(self) -> list[Forecast] | None:
         """By rung, as of now; None while too little is known."""
-        loads, window, link = self.loads(), self._window(), self._link()
+        loads, window, link = self.loads(), self._window(), self._epoch.link()
         if loads is None or window is None or link is None:
             return None
         return [forecast(window, link, self._load(index, loads)) for index in range(len(self.ladder))]
@@ -207,7 +165,7 @@ class Controller:
 
     def _search(self, step: int) -> Move | None:
         epoch = self._epoch
-        epoch.measured[self.index] = _median(seen.step_s for seen in epoch.samples)
+        epoch.measured[self.index] = epoch.step_s()
         times = self._times(step)
         if times is None:
             return None
@@ -234,9 +192,7 @@ class Controller:
 
     def _rest(self, step: int) -> Move | None:
         epoch = self._epoch
-        if len(epoch.samples) < RECENT:
-            return None
-        now_s = epoch.measured[self.index] = _median(seen.step_s for seen in epoch.samples)
+        now_s = epoch.measured[self.index] = epoch.step_s()
         times = self._times(step)
         plain_s = times[0] if times is not None and self.ladder[0].codec == PLAIN else None
         if plain_s is not None and self.index != 0 and 0 not in epoch.measured and now_s > plain_s * (1.0 + HOLD):
@@ -270,28 +226,6 @@ class Controller:
     def _allowed(self, index: int) -> bool:
         return self._steady >= STABLE_STEPS or within_limits(self.ladder[index], **self._limits)
 
-    def _is_odd(self, seen: Seen) -> bool:
-        """Whether a step does not fit what this rung showed before."""
-        samples = self._epoch.samples
-        if len(samples) < SAMPLES:
-            return False
-        rate, window_s = _median(s.rate for s in samples), _median(s.window_s for s in samples)
-        return _apart(seen.rate, rate) or _apart(seen.window_s, window_s)
-
-    def _changed(self) -> str:
-        """What the odd steps say."""
-        before, now = self._epoch.samples, self._epoch.odd
-        rate, new_rate = (_median(s.rate for s in samples) for samples in (before, now))
-        if _apart(new_rate, rate):
-            return f"the link went from {_mbit(rate)} to {_mbit(new_rate)}"
-        window_s, new_s = (_median(s.window_s for s in samples) for samples in (before, now))
-        return f"computing went from {window_s:.3g} to {new_s:.3g} s a step"
-
-    def _hurts(self) -> bool:
-        """Whether the odd steps are longer than those before."""
-        before, now = (_median(s.step_s for s in samples) for samples in (self._epoch.samples, self._epoch.odd))
-        return now > before * (1.0 + HURTS)
-
     def _resting(self, step: int) -> bool:
         """Whether the last search ended a short while ago."""
         return self._epoch.settled and step - self._settled_at < REST_STEPS
@@ -302,7 +236,7 @@ class Controller:
 
     def _anew(self, step: int) -> Move | None:
         """Begin the search again, from what the odd steps showed."""
-        changed = self._changed()
+        changed = self._epoch.changed()
         self._epoch = Epoch(samples=self._epoch.odd, tries=0 if self._epoch.settled else self._epoch.tries)
         times = self._times(step)
         if times is None:
@@ -333,52 +267,38 @@ class Controller:
 
     def _learn_code(self) -> None:
         if self._epoch.samples:
-            self._code_s[self.index] = _median(seen.code_s for seen in self._epoch.samples)
+            self._code_s[self.index] = median(self._epoch.samples, _code_s)
 
     def _load(self, index: int, loads: Sequence[Load]) -> Load:
         """A rung's load; the seconds of coding as they were seen, or as those of the present rung."""
         load = loads[index]
         if self.ladder[index].codec == PLAIN:
             return Load(load.bucket_bytes, load.trips, 0.0)
-        here = [seen.code_s for seen in self._epoch.samples if seen.code_s != UNKNOWN]
-        known = self._code_s.get(index) or (_median(here) if here and self.rung.codec != PLAIN else load.code_s)
+        here = [seen for seen in self._epoch.samples if seen.code_s != UNKNOWN]
+        known = self._code_s.get(index) or (median(here, _code_s) if here and self.rung.codec != PLAIN else load.code_s)
         return Load(load.bucket_bytes, load.trips, known)
 
     def _window(self) -> Window | None:
         samples = self._epoch.samples
         if not samples:
             return None
-        code_s = 0.0 if self.rung.codec == PLAIN else max(0.0, _median(seen.code_s for seen in samples))
-        window_s = _median(seen.window_s for seen in samples)
+        code_s = 0.0 if self.rung.codec == PLAIN else max(0.0, median(samples, _code_s))
+        window_s = median(samples, lambda seen: seen.window_s)
         compute_s = max(window_s / 2, window_s - self._shared * code_s)
-        return Window(compute_s, _median(seen.hide_s for seen in samples) * compute_s / window_s, self._shared)
-
-    def _link(self) -> Link | None:
-        samples = self._epoch.samples
-        if not samples:
-            return None
-        return Link(_median(s.rate for s in samples), max(0.0, _median(s.latency_s for s in samples)))
+        hide_s = median(samples, lambda seen: seen.hide_s)
+        return Window(compute_s, hide_s * compute_s / window_s, self._shared)
 
     def _why(self, times: Sequence[float | None], target: int) -> str:
-        link = self._link()
+        link = self._epoch.link()
         here, there = times[self.index], times[target]
         if here is None or there is None or link is None:
             return f"{self.ladder[target]} is the least lossy rung that hides"
         known = "measured" if target in self._epoch.measured else "forecast"
         return (
             f"{self.ladder[target]} is {known} at {there:.3g} s a step, {self.rung} takes {here:.3g} s; "
-            f"the link gives {_mbit(link.bytes_per_s)}"
+            f"the link gives {mbit(link.bytes_per_s)}"
         )
 
 
-def _apart(one: float, other: float) -> bool:
-    """Whether two positive figures differ by more than `DRIFT`."""
-    return one > DRIFT * other or other > DRIFT * one
-
-
-def _median(values: Any) -> float:
-    return float(statistics.median(values))
-
-
-def _mbit(bytes_per_s: float) -> str:
-    return f"{bytes_per_s * 8e-6:.3g} Mbit/s"
+def _code_s(seen: Seen) -> float:
+    return seen.code_s

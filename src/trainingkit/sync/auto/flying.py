@@ -7,10 +7,11 @@ from typing import Any
 
 from trainingkit.core.logging import LOG
 from trainingkit.sync.auto.agree import Agreement
-from trainingkit.sync.auto.controller import Controller, Move
+from trainingkit.sync.auto.controller import Controller
 from trainingkit.sync.auto.course import Course
 from trainingkit.sync.auto.forecast import Link, Load
 from trainingkit.sync.auto.ladder import Rung
+from trainingkit.sync.auto.moves import Move
 from trainingkit.sync.auto.seen import Seen, agreed
 
 

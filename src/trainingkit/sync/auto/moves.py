@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trainingkit.core import decisions
 from trainingkit.core.errors import ConfigError
 from trainingkit.sync.auto.adaptive import Choice
-from trainingkit.sync.auto.controller import Move
 from trainingkit.sync.auto.ladder import Rung
 
 CHOICE = "rung"
 VALUES = "values"
 CONTINUED = "rung.continued"
 """A run went on from a snapshot: what was chosen after it did not happen."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """A change of rung.
+
+    Args:
+        step: exchanges that were made before it; it counts from the next on.
+        rung: what is used from there on.
+        reason: a sentence that a person can check.
+    """
+
+    step: int
+    rung: Rung
+    reason: str
 
 
 def write_move(path: Path, move: Move) -> None:
