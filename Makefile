@@ -14,7 +14,7 @@ export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench-auto bench-changes help venv dev train test lint format test-slow bench-network bench-codec bench-quality bench-frontier bench-planner bench-advise bench-exchange clean
+.PHONY: bench-auto bench-changes help venv dev train test lint format test-slow bench-network bench-codec bench-quality bench-frontier bench-planner bench-advise bench-exchange bench-recovery bench-time-to-loss clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,14 @@ bench-advise: $(VENV)/.runtime ## what advise predicts against what a lab measur
 bench-exchange: $(VENV)/.runtime ## bytes and RAM from 2 to 64 ranks, and islands behind a slow link; five minutes
 	@mkdir -p benchmarks/results
 	@$(BIN)/trainingkit bench exchange --json benchmarks/results/exchange.json --page benchmarks/results/exchange.html $(ARGS)
+
+bench-recovery: $(VENV)/.runtime ## what journal and snapshots cost, and how quickly a run is replayed; twenty minutes
+	@mkdir -p benchmarks/results
+	@$(BIN)/trainingkit bench recovery --json benchmarks/results/recovery.json $(ARGS)
+
+bench-time-to-loss: $(VENV)/.runtime ## minutes until plain DDP's loss on slow links; hours, but in parts: ARGS="--part curves --budget 60"
+	@mkdir -p benchmarks/results
+	@$(BIN)/trainingkit bench time-to-loss --json benchmarks/results/time-to-loss.json --page benchmarks/results/time-to-loss.html $(ARGS)
 
 bench-planner: $(VENV)/.runtime ## the planner against measured runs of others; seconds: make bench-planner ARGS="--file RUNS.csv"
 	@mkdir -p benchmarks/results

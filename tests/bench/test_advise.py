@@ -98,7 +98,8 @@ def test_codecs_are_timed_where_that_is_asked_for():
     asked = Numbers(params=4_000_000, step_s=2.0, ranks=2, link=Link(1e8), code_here=True)
     situation = facts_of(asked).situation
     assert situation.window.shared == 1.0
-    assert all((load.code_s > 0) == (rung.codec != PLAIN) for rung, load in zip(LADDER, situation.loads, strict=True))
+    told = zip(situation.rungs, situation.loads, strict=True)
+    assert all((load.code_s > 0) == (rung.codec != PLAIN) for rung, load in told)
 
 
 def test_an_error_has_the_bounds_of_the_measured_median():

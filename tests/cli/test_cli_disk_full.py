@@ -1,4 +1,6 @@
-"""A full disk while saving: one message, exit code 1, earlier snapshots whole; with room made the run goes on."""
+"""A full disk while saving: said, training goes on, tried again. Only the last save must go well: else exit code 1, and
+earlier snapshots are whole.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_runs import losses, nobody_left, recipe, saved_step
+from cli_runs import losses, nobody_left, recipe, running, saved_step
 
+from ranks import until
 from ranks.cli import run_cli
 
 SIZE = "4m"
@@ -30,7 +33,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_full_disk_ends_the_run_and_keeps_what_was_saved(small_disk: Path, workers: int) -> None:
+def test_a_disk_that_stays_full_ends_the_run_and_keeps_what_was_saved(small_disk: Path, workers: int) -> None:
     path = recipe(small_disk, steps=40, every=4, workers=workers)
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(2_000_000))
@@ -47,8 +50,22 @@ def test_a_full_disk_ends_the_run_and_keeps_what_was_saved(small_disk: Path, wor
     assert "continue:  trainingkit resume run" in finished.stderr
     assert "Traceback" not in finished.stderr
     assert nobody_left(finished.marker)
+    assert "Training goes on; the next save tries again." in finished.stdout and "step 40/40" in finished.stdout
     assert saved_step(small_disk / "run") in (4, 8)
     ballast.unlink()
     resumed = run_cli(["resume", "run"], cwd=small_disk)
     assert resumed.code == 0, resumed.stdout + resumed.stderr
     assert sorted(losses(small_disk / "run")) == list(range(1, 41))
+
+
+def test_room_that_is_made_in_time_is_used(small_disk: Path) -> None:
+    path = recipe(small_disk, steps=60, every=4, workers=1, pause_s=0.05)
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(2_000_000))
+    with running(["train", str(path)], small_disk) as run:
+        until(lambda: "the next save tries again" in run.stdout(), deadline_s=90, what="a save that fails")
+        ballast.unlink()
+        finished = run.wait(60)
+    assert finished.code == 0, finished.stdout + finished.stderr
+    assert saved_step(small_disk / "run") == 60
+    assert sorted(losses(small_disk / "run")) == list(range(1, 61))

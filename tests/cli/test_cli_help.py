@@ -73,7 +73,8 @@ def ask_for_help(words: list[str]) -> tuple[float, str, str]:
 
 def test_commands_are_in_the_order_of_use(command: Command) -> None:
     shown = command("--help").stdout
-    order = ("train", "resume", "eval", "export", "report", "data", "advise", "plan", "probe", "netlab", "bench")
+    order = ("train", "resume", "recover", "eval", "export", "report")
+    order += ("data", "advise", "plan", "probe", "netlab", "bench")
     places = [shown.index(f"│ {name} ") for name in order]
     assert places == sorted(places)
     assert {words[0] for words in COMMANDS[1:]} == set(order)

@@ -33,7 +33,16 @@ def ended(run: CliRun, since: float) -> Finished:
     return finished
 
 
-@pytest.mark.parametrize("how", ["ctrl-c", pytest.param("term", marks=pytest.mark.slow), "term-one-worker"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "ctrl-c",
+        pytest.param("term", marks=pytest.mark.slow),
+        "term-one-worker",
+        "usr1",
+        pytest.param("file", marks=pytest.mark.slow),
+    ],
+)
 def test_a_request_to_stop_saves_and_ends_with_75(tmp_path: Path, how: str) -> None:
     with running(["train", str(recipe(tmp_path, pause_s=0.05))], tmp_path) as run:
         wait_for_step(run, 2)
@@ -42,6 +51,10 @@ def test_a_request_to_stop_saves_and_ends_with_75(tmp_path: Path, how: str) -> N
             run.interrupt()
         elif how == "term":
             run.signal(signal.SIGTERM)
+        elif how == "usr1":
+            run.signal(signal.SIGUSR1)
+        elif how == "file":
+            (tmp_path / "run" / "stop").touch()
         else:
             os.kill(worker_pids(run)[1], signal.SIGTERM)
         finished = ended(run, since)
@@ -50,6 +63,7 @@ def test_a_request_to_stop_saves_and_ends_with_75(tmp_path: Path, how: str) -> N
     assert f"Stopped on request after step {step}; the state is saved." in finished.stdout
     assert "next step: trainingkit resume run" in finished.stdout
     assert "Traceback" not in finished.stdout + finished.stderr
+    assert not (tmp_path / "run" / "stop").exists(), "a request that was met does not stop the resume"
     assert max(losses(tmp_path / "run", 0)) == max(losses(tmp_path / "run", 1)) == step
 
 

@@ -217,3 +217,15 @@ def test_a_full_disk(small_disk, seen_beforehand, monkeypatch):
         assert [path.name for path in (small_disk / "snapshots").iterdir()] == ["step-00000001"]
         snapshots.save(3, {"w": torch.ones(1000)}, {}, wait=True)
     assert newest_good(small_disk / "snapshots")[0].step == 3
+
+
+def test_no_file_is_larger_than_a_tensor_must_be(tmp_path, monkeypatch):
+    """Making a file's bytes holds Python's lock, so files are small."""
+    monkeypatch.setattr("trainingkit.recovery.store.FILE_BYTES", 10_000)
+    tensors = {f"t{i}": torch.full((1000,), float(i)) for i in range(7)} | {"large": torch.arange(20_000.0)}
+    with Snapshots(tmp_path, keep=1) as snapshots:
+        snapshots.save(1, tensors, {}, wait=True)
+    sizes = sorted(path.stat().st_size for path in (tmp_path / "step-00000001").glob("*.safetensors"))
+    assert len(sizes) >= 4 and sizes[-1] < 81_000 and sizes[-2] < 11_000
+    back, _ = load_new(newest_good(tmp_path)[0].path)
+    assert set(back) == set(tensors) and all(back[name].equal(values) for name, values in tensors.items())

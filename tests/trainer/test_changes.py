@@ -76,7 +76,6 @@ def test_what_moves_the_end_of_training_is_not_said_to_change_nothing(run: RunFo
 @pytest.mark.parametrize(
     ("override", "field", "reason"),
     [
-        ("workers=3", "workers", "residuals are its own"),
         ("run.seed=1", "run.seed", "the order of the data follows from it"),
         ("model.layers=2", "model.layers", "tensors are those of this model"),
         ("data.seq_len=64", "data.seq_len", "the position in the data"),

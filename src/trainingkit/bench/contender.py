@@ -11,10 +11,13 @@ from typing import Any
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
 from trainingkit.codec import parse
 from trainingkit.core.registry import Registry
 from trainingkit.sync.contract import Sync
+from trainingkit.sync.every import parse_every, trains_apart
+from trainingkit.sync.every.presets import PRESETS
 
 
 @dataclass(frozen=True)
@@ -25,11 +28,15 @@ class Setting:
         group: a Gloo group over all ranks that only this contender uses, so that its failure is its own.
         codec: what the contender "squeezed" sends.
         timeout_s: deadline of one collective.
+        optimizer: over the model's parameters.
+        max_every: with codec "auto": steps that ranks may at most train apart; None: as the controller decides.
     """
 
     group: dist.ProcessGroup
     codec: str
     timeout_s: float
+    optimizer: Optimizer
+    max_every: int | None = None
 
     @property
     def ranks(self) -> int:
@@ -52,6 +59,11 @@ class Contender:
         told: what the table calls it at the end, where that is more than the label.
         sync: ours, where it is ours.
         agrees: False when ranks do not exchange gradients; its loss then means nothing beside the others'.
+        period: steps from one exchange to the next; a turn takes whole periods.
+        lead: steps into a period after which nothing is on its way: where a turn begins.
+        rhythm: its period and the steps until a turn may begin, where these change; else `period`, which is kept.
+        rest: waits, at a turn's end, for what is on its way yet.
+        agreed: the model that all ranks agreed on in place of this rank's own, to evaluate it.
     """
 
     label: str
@@ -64,6 +76,11 @@ class Contender:
     searches: bool = False
     told: Callable[[], str] | None = None
     sync: Sync | None = None
+    period: int = 1
+    lead: Callable[[], int] = lambda: 0
+    rhythm: Callable[[], tuple[int, int]] | None = None
+    rest: Callable[[], None] = lambda: None
+    agreed: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
 
 
 Builder = Callable[[nn.Module, Setting], Contender]
@@ -71,20 +88,29 @@ CONTENDERS: Registry[Builder] = Registry("contender", "trainingkit.bench.contend
 """Entries: builders. All ranks build the same contenders in the same order."""
 
 
+BAR = "|"
+"""In a codec's name; a contender's own has none."""
 NORMALISED = "+normalised"
 """At the end of a codec that is a contender by itself."""
 
 
 def builder_of(name: str) -> Builder:
-    """The builder of a contender: a registered one, or a codec's.
+    """The builder of a contender: a registered one, or one for a codec or for training apart.
 
     Args:
-        name: for example "plain", "all|int8(block=64)" or "all|int3(block=64)+normalised".
+        name: without an optimizer (`bench.naming`), for example "plain", "all|int8(block=64)",
+            "all|int3(block=64)+normalised", "every(4)|all|int4" or "sparseloco".
 
     Raises:
         ConfigError: there is none of that name, or the codec cannot be read.
     """
-    if "|" not in name:
+    if name in CONTENDERS.names():
+        return CONTENDERS.get(name)
+    if name in PRESETS.names() or (BAR in name and trains_apart(name, field="--contenders")):
+        from trainingkit.bench.contenders.apart import of_text
+
+        return of_text(name, parse_every(name, field="--contenders"))
+    if BAR not in name:
         return CONTENDERS.get(name, field="--contenders")
     from trainingkit.bench.contenders.squeezed import of_codec
 

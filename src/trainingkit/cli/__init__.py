@@ -27,6 +27,8 @@ def make_app() -> App:
     from trainingkit.cli.bench_frontier import bench_frontier
     from trainingkit.cli.bench_planner import bench_planner
     from trainingkit.cli.bench_quality import bench_quality
+    from trainingkit.cli.bench_recovery import bench_recovery
+    from trainingkit.cli.bench_timetoloss import bench_time_to_loss
     from trainingkit.cli.data_build import data_build
     from trainingkit.cli.evaluate import evaluate
     from trainingkit.cli.export import export
@@ -34,6 +36,7 @@ def make_app() -> App:
     from trainingkit.cli.plan import plan
     from trainingkit.cli.plan_score import plan_score
     from trainingkit.cli.probe import probe
+    from trainingkit.cli.recover import recover
     from trainingkit.cli.report import report
     from trainingkit.cli.resume import resume
     from trainingkit.cli.train import train
@@ -47,7 +50,7 @@ def make_app() -> App:
         suppress_keyboard_interrupt=False,
         help_format="plaintext",
     )
-    named = {"train": train, "resume": resume, "eval": evaluate, "export": export, "report": report}
+    named = {"train": train, "resume": resume, "recover": recover, "eval": evaluate, "export": export, "report": report}
     for place, (name, command) in enumerate(named.items()):
         app.command(command, name=name, sort_key=place, help_epilogue="")
     data = cyclopts.App(name="data", help=DATA_HELP, help_format="plaintext", help_epilogue="", sort_key=len(named))
@@ -67,7 +70,7 @@ def make_app() -> App:
     )
     benches = {"network": bench_network, "codec": bench_codec, "quality": bench_quality, "exchange": bench_exchange}
     benches |= {"frontier": bench_frontier, "changes": bench_changes, "advise": bench_advise, "page": bench_page}
-    benches |= {"planner": bench_planner}
+    benches |= {"planner": bench_planner, "time-to-loss": bench_time_to_loss, "recovery": bench_recovery}
     for place, (name, command) in enumerate(benches.items()):
         bench.command(command, name=name, sort_key=place)
     app.command(bench)

@@ -115,8 +115,13 @@ def _measured(recipe: Recipe, asked: Asked) -> Facts | None:
 def _say(facts: Facts, recipe: Recipe | None, json: Path | None) -> int:
     from trainingkit.cli.advise_print import print_advice, write_advice
     from trainingkit.sync.auto.advice import advise as advice_of
+    from trainingkit.sync.auto.controller import ASKED_WORTH
 
-    limits = {} if recipe is None else {"max_ratio": recipe.sync.max_ratio, "min_density": recipe.sync.min_density}
+    limits = {}
+    if recipe is not None:
+        section = recipe.sync
+        limits = {"max_ratio": section.max_ratio, "min_density": section.min_density}
+        limits |= {} if section.max_every is None else {"apart_worth": ASKED_WORTH}
     found = advice_of(facts.situation, **limits)
     print_advice(found, facts.notes)
     if json is not None:

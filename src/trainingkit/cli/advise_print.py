@@ -19,6 +19,7 @@ from trainingkit.sync.auto.ladder import PLAIN
 
 if TYPE_CHECKING:
     from trainingkit.sync.auto.advice import Advice, Row
+    from trainingkit.sync.auto.ladder import Rung
 
 COLUMNS = ("", "rung", "sent a step", "step", "waits", "vs plain", "speed kept", "hides")
 BEYOND = "*"
@@ -55,7 +56,7 @@ def write_advice(advice: Advice, notes: Mapping[str, Any], path: Path) -> None:
 def to_table(advice: Advice, notes: Mapping[str, Any]) -> dict[str, Any]:
     """The advice as JSON-able figures; seconds, bytes and shares as their names say."""
     situation = advice.situation
-    rows = [{**asdict(row), "rung": row.rung.codec, "normalise": row.rung.normalise} for row in advice.rows]
+    rows = [{**asdict(row), **_rung(row.rung)} for row in advice.rows]
     return {
         "format": FORMAT,
         "best": advice.best,
@@ -69,6 +70,11 @@ def to_table(advice: Advice, notes: Mapping[str, Any]) -> dict[str, Any]:
         "rungs": rows,
         "notes": dict(notes),
     }
+
+
+def _rung(rung: Rung) -> dict[str, Any]:
+    apart = {"every": rung.every, "tau": rung.tau} if rung.apart else {}
+    return {"rung": rung.codec, "normalise": rung.normalise, **apart}
 
 
 def _situation(advice: Advice, notes: Mapping[str, Any]) -> list[str]:

@@ -24,6 +24,7 @@ def bench_network(
     minutes: float = 4.0,
     loss_steps: int = 40,
     steps_per_turn: int = 1,
+    max_every: int | None = None,
     scale: str = "full",
     seed: int = 0,
     json: Path | None = None,
@@ -55,7 +56,8 @@ def bench_network(
     codec
         What ours sends; "auto": what the controller chooses, after it has settled. Default: all|int4(block=64).
     contenders
-        Others, separated by commas: names, or codecs such as "all|int8" or "all|int3+normalised". Default:
+        Others, separated by commas: names, codecs such as "all|int8" or "all|int3+normalised", or "every(4)|all|int4",
+        whose turns are whole rounds; "+muon" at the end takes another optimizer. Default:
         plain,bf16,powersgd-2,powersgd-4.
     rounds
         At least so many rounds; more are added while no communication against itself is not 1.00 +- 0.02.
@@ -65,6 +67,8 @@ def bench_network(
         Steps after which losses are compared; 0: only those that the turns make.
     steps_per_turn
         Steps of a contender before the next one's turn.
+    max_every
+        With codec "auto": at most so many steps from one exchange to the next, wherever that is faster.
     scale
         "full": a 10.8 M-parameter decoder, 8 x 256 bytes on each host. "tiny": for a try.
     seed
@@ -81,7 +85,7 @@ def bench_network(
     from trainingkit.core.section import check
     from trainingkit.core.units import parse_seconds
 
-    given = {"codec": codec, "contenders": split_names(contenders) if contenders else None}
+    given = {"codec": codec, "contenders": split_names(contenders) if contenders else None, "max_every": max_every}
     values = {name: value for name, value in given.items() if value is not None}
     values |= {"hosts": hosts, "link": link, "delay_s": parse_seconds(delay, field="--delay"), "scale": scale}
     values |= {"rounds": rounds, "minutes": minutes, "loss_steps": loss_steps, "steps_per_turn": steps_per_turn}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainingkit.cluster.fit import check_workers_fit
+from trainingkit.cluster.meeting import met_before
 from trainingkit.cluster.place import find_place
 from trainingkit.core.errors import RunFolderError
 from trainingkit.core.runfolder import RunFolder
@@ -21,7 +22,7 @@ def check_start(recipe: Recipe, run: RunFolder) -> DataInfo:
         DataError, ModelError, ConfigError, RunFolderError: the first problem.
     """
     place = find_place()
-    if place.attempt == 0 and any(run.snapshots.glob("step-*")):
+    if any(run.snapshots.glob("step-*")) and not met_before(place, join_s=recipe.sync.join_s):
         raise _taken(run)
     info = recipe.data_section().open().info
     parameters = recipe.model_section().parameter_count(info)

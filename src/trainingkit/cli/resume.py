@@ -16,11 +16,13 @@ def resume(
 ) -> int:
     """Continue a run from its newest whole snapshot, to the very sample where it stood.
 
-    A damaged snapshot is reported and the one before it is used. Ends with the same codes as `train`.
+    A damaged snapshot is reported and the one before it is used. Another number of workers goes on, too. Ends with the
+    same codes as `train`.
 
     Examples:
       trainingkit resume runs/default-20261130-120000
       trainingkit resume runs/default-20261130-120000 --set run.steps=800 --set snapshot.every=20
+      trainingkit resume runs/default-20261130-120000 --set workers=3
 
     Parameters
     ----------
@@ -28,17 +30,18 @@ def resume(
         The run folder.
     set_
         Change a setting of the run, as section.key=value; it is noted on the page. May be repeated. What the snapshot
-        or the order of the data depends on (model, data, optimizer, workers, seed) cannot change.
+        or the order of the data depends on (model, data, optimizer, seed) cannot change.
     """
     from trainingkit.cli.running import run_recipe
     from trainingkit.core.runfolder import RunFolder
     from trainingkit.recovery import newest_good
+    from trainingkit.recovery.memory import left_in_memory
     from trainingkit.trainer.advice import no_whole_snapshot
     from trainingkit.trainer.changes import note, resumed_recipe
 
     folder = RunFolder.existing(run)
     recipe, changes = resumed_recipe(folder, set_ or ())
-    if not any(folder.snapshots.glob("step-*")):
+    if not any(folder.snapshots.glob("step-*")) and not left_in_memory(folder.snapshots):
         raise no_whole_snapshot(folder, [])
 
     def begin() -> None:

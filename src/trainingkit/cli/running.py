@@ -11,17 +11,16 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from trainingkit.cli.relaunch import train_on_workers
 from trainingkit.cluster.place import Place, find_place
 from trainingkit.core import exitcodes, outcome
 from trainingkit.core.errors import TrainingKitError
 from trainingkit.core.files import write_atomic
-from trainingkit.core.outcome import Outcome, Verdict
+from trainingkit.core.outcome import Verdict
 from trainingkit.core.runfolder import RunFolder
 
 if TYPE_CHECKING:
     from trainingkit.trainer.recipe import Recipe
-
-WORKER_MODULE = "trainingkit.trainer.worker"
 
 
 def run_recipe(
@@ -45,22 +44,23 @@ def run_recipe(
         outcome.clear(run)
         _write_recipe(recipe, run)
         on_begin()
-        verdict = _launch(recipe, run) if recipe.workers > 1 else _alone(recipe, run)
-        with _deaf_to_sigterm():
+        verdict = train_on_workers(recipe, run, say=_say) if recipe.workers > 1 else _alone(recipe, run)
+        with _deaf_to_stops():
             return conclude(run, verdict)
 
 
 @contextlib.contextmanager
-def _deaf_to_sigterm() -> Iterator[None]:
-    """The end is near: a second SIGTERM must not change the exit code any more."""
+def _deaf_to_stops() -> Iterator[None]:
+    """The end is near: a second request to stop must not change the exit code any more."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGUSR1)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
 def conclude(run: RunFolder, verdict: Verdict) -> int:
@@ -88,33 +88,6 @@ def _alone(recipe: Recipe, run: RunFolder) -> Verdict:
     return outcome.verdict(outcome.read(run), 1, {})
 
 
-def _launch(recipe: Recipe, run: RunFolder) -> Verdict:
-    from trainingkit.cluster.launch import launch
-    from trainingkit.cluster.threads import threads_per_worker
-
-    threads = threads_per_worker(recipe.workers, wanted=recipe.run.threads)
-    arguments = ("-m", WORKER_MODULE, str(run.root))
-    result = launch(
-        arguments,
-        workers=recipe.workers,
-        threads=threads,
-        grace_s=recipe.run.grace_s,
-        on_interrupt=lambda: _say("Finishing this step and saving. Ctrl-C again ends at once, without saving."),
-    )
-    outcomes = outcome.read(run)
-    crashed = {rank: how for rank, how in result.crashed.items() if rank not in outcomes}
-    if result.signal is not None and _cut_short(outcomes, recipe.workers):
-        text = f"Stopped by {result.signal.name} before every rank could finish a step and save."
-        return Verdict(exitcodes.PREEMPTED, "preempted", text)
-    return outcome.verdict(outcomes, recipe.workers, crashed)
-
-
-def _cut_short(outcomes: dict[int, Outcome], workers: int) -> bool:
-    """True when no rank failed by itself, but some did not get to save."""
-    failures = [found for found in outcomes.values() if found.status == "failed"]
-    return all(found.secondary for found in failures) and len(outcomes) - len(failures) < workers
-
-
 def _join(recipe: Recipe, run: RunFolder | None, place: Place) -> int:
     """One rank of somebody else's launch. A failure ends with its own code, because there the launcher is the judge."""
     from trainingkit.trainer.fit import Trainer
@@ -127,8 +100,9 @@ def _join(recipe: Recipe, run: RunFolder | None, place: Place) -> int:
 
 def _write_recipe(recipe: Recipe, run: RunFolder) -> None:
     from trainingkit.trainer.recipe import resolved_text
+    from trainingkit.trainer.seal import sealed
 
-    write_atomic(run.recipe, resolved_text(recipe))
+    write_atomic(run.recipe, sealed(resolved_text(recipe)))
 
 
 def _page(run: RunFolder) -> None:

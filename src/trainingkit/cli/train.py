@@ -11,7 +11,8 @@ from cyclopts import Parameter
 def train(
     recipe: str = "default",
     *,
-    workers: int | None = None,
+    workers: str | None = None,
+    grace: str | None = None,
     set_: Annotated[list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)] = None,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
@@ -22,27 +23,33 @@ def train(
     Examples:
       trainingkit train
       trainingkit train my.toml --workers 4 --set optimizer.lr=0.001 --set run.steps=500
+      trainingkit train my.toml --workers 2:4 --grace 90s
       trainingkit train --set data.kind=text --set 'data.path="books/"' --dry-run
       torchrun --nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint HOST:29400 -m trainingkit train
 
-    Ends with 0 when done, 1 when training failed, 2 on bad input, 75 when it was stopped and saved (SIGTERM, Ctrl-C).
+    Ends with 0 when done, 1 when training failed, 2 on bad input, 75 when it was stopped and saved (SIGTERM, SIGUSR1,
+    Ctrl-C, or a file called stop in the run folder).
 
     Parameters
     ----------
     recipe
         A TOML file, or the name of a bundled recipe. "default" trains a small decoder on Python's own source.
     workers
-        Worker processes on this host; 1 trains without any process group. Default: what the recipe says.
+        Worker processes on this host; 1 trains without any process group. Default: what the recipe says. With 2:4, four
+        are started, and when one dies the others are started again and go on, down to two of them.
+    grace
+        How long workers may take to finish a step and save after a signal, such as 90s; then they are killed.
     set_
         Override a setting of the recipe, as section.key=value. May be repeated.
     dry_run
         Check everything, print the resolved recipe and what would be trained, and stop.
     """
+    from trainingkit.cli.asked import grace_override, workers_overrides
     from trainingkit.core.runfolder import RunFolder, new_run_path
     from trainingkit.trainer.recipe import load_recipe
 
-    overrides = [*(set_ or []), *([f"workers={workers}"] if workers is not None else [])]
-    loaded = load_recipe(recipe, overrides)
+    asked = [*workers_overrides(workers), *grace_override(grace)]
+    loaded = load_recipe(recipe, [*asked, *(set_ or [])])
     if dry_run:
         from trainingkit.cli.dryrun import show
 

@@ -24,7 +24,7 @@ from trainingkit.cluster.place import OWN_LAUNCH
 from trainingkit.core.errors import ClusterError
 
 REAP_S = 5.0
-AGENT_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+AGENT_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 
 
 @dataclass(frozen=True)

@@ -3,32 +3,47 @@
 from __future__ import annotations
 
 import datetime
-import time
 from dataclasses import dataclass
+from functools import partial
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
+from trainingkit.cluster.fence import call_roll
 from trainingkit.cluster.place import Place
 from trainingkit.core.errors import ClusterError
 
-JOIN_POLL_S = (0.02, 0.5)
-"""First and longest pause between two looks at who has joined."""
+MET = "met"
+"""Key of the store that says that ranks of this job have met before."""
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """The ranks that met: their process group and their store."""
+    """The ranks that met: their process group, and their store.
+
+    Args:
+        store: of this meeting alone.
+        job_store: of all meetings of a job whose launcher keeps its store over restarts; None: `store`.
+    """
 
     group: dist.ProcessGroup
     store: Store
     rank: int
+    job_store: Store | None = None
 
     def share(self, key: str, value: str) -> str:
         """Rank 0's `value`, on every rank. All ranks call it; the others' values do not matter."""
         if self.rank == 0:
             self.store.set(key, value)
         return self.store.get(key).decode()
+
+    def keep(self, key: str, value: str) -> str:
+        """As `share`, but where an earlier meeting of the job has kept a value, that one counts."""
+        if self.rank == 0 and self.job_store is not None:
+            if not self.job_store.check([key]):
+                self.job_store.set(key, value)
+            value = self.job_store.get(key).decode()
+        return self.share(key, value)
 
 
 def join(place: Place, *, join_s: float, timeout_s: float, backend: str = "gloo") -> Meeting | None:
@@ -43,14 +58,16 @@ def join(place: Place, *, join_s: float, timeout_s: float, backend: str = "gloo"
     """
     if place.alone:
         return None
-    store = _store(place, join_s)
-    store = PrefixStore(f"trainingkit/{place.attempt}", store)
-    _wait_for_all(store, place, join_s)
+    job_store = PrefixStore("trainingkit", _store(place, join_s))
+    missing = partial(_missing, place=place, join_s=join_s)
+    name = call_roll(job_store, place.rank, place.world_size, deadline_s=join_s, missing=missing)
+    job_store.set(MET, "1")
+    store = PrefixStore(name, job_store)
     deadline = datetime.timedelta(seconds=timeout_s)
     dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.world_size, timeout=deadline)
     group = dist.group.WORLD
     assert group is not None
-    return Meeting(group, store, place.rank)
+    return Meeting(group, store, place.rank, job_store)
 
 
 def lane(group: dist.ProcessGroup | None, *, timeout_s: float) -> dist.ProcessGroup | None:
@@ -59,6 +76,16 @@ def lane(group: dist.ProcessGroup | None, *, timeout_s: float) -> dist.ProcessGr
         return None
     ranks = dist.get_process_group_ranks(group)
     return dist.new_group(ranks, backend="gloo", timeout=datetime.timedelta(seconds=timeout_s))  # type: ignore[return-value]
+
+
+def met_before(place: Place, *, join_s: float) -> bool:
+    """Whether ranks of this job have met already, so that this process belongs to a restart.
+
+    Where no store outlives the workers, every start of a job that may be restarted counts as one.
+    """
+    if place.alone or not place.agent_store:
+        return place.max_restarts > 0
+    return PrefixStore("trainingkit", _store(place, join_s)).check([MET])
 
 
 def leave() -> None:
@@ -96,19 +123,6 @@ def _store(place: Place, join_s: float) -> Store:
             expected="a reachable host that listens there",
             next_step="Check name, route, port and firewall from this host, and that rank 0 was started.",
         ) from error
-
-
-def _wait_for_all(store: Store, place: Place, join_s: float) -> None:
-    store.set(f"joined/{place.rank}", "1")
-    end = time.monotonic() + join_s
-    keys = {f"joined/{rank}": rank for rank in range(place.world_size)}
-    pause, longest = JOIN_POLL_S
-    while not store.check(list(keys)):
-        missing = [rank for key, rank in keys.items() if not store.check([key])]
-        if missing and time.monotonic() > end:
-            raise _missing(missing, place, join_s)
-        time.sleep(pause)
-        pause = min(longest, 2 * pause)
 
 
 def _missing(ranks: list[int], place: Place, join_s: float) -> ClusterError:

@@ -23,8 +23,10 @@ class Place:
 
     Args:
         launcher: "none", "trainingkit", "torchrun" or "srun".
-        attempt: how often the launcher has restarted the group; part of every store key, so that a restarted
-            worker never reads the address of a dead one (pytorch issue 135712).
+        attempt: how often the launcher has restarted the workers of this host, which is not the number of rounds of
+            the job; `cluster.fence` tells rounds apart.
+        max_restarts: how often the launcher may do that.
+        agent_store: the launcher's own store is used, which outlives its workers.
     """
 
     rank: int
@@ -35,6 +37,7 @@ class Place:
     master_addr: str = "127.0.0.1"
     master_port: int = 0
     attempt: int = 0
+    max_restarts: int = 0
     agent_store: bool = False
 
     @property
@@ -96,6 +99,7 @@ def _from_torchrun(env: Mapping[str, str]) -> Place:
         master_addr=env["MASTER_ADDR"],
         master_port=port,
         attempt=_number(env, "TORCHELASTIC_RESTART_COUNT", 0),
+        max_restarts=_number(env, "TORCHELASTIC_MAX_RESTARTS", 0),
         agent_store=env.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
     )
 

@@ -6,6 +6,9 @@ decisions.jsonl         automatic choices, with reasons  written by rank 0
 logs/rank-*.log         log lines and native stderr      written by each rank
 outcomes/rank-*.json    how each rank ended              written by each rank, read by the CLI for its exit code
 snapshots/step-*/       checkpoints, manifest last       written by recovery
+stop                    a request to save and stop       made by a person, removed by rank 0 when it is met
+journal/rank-*/         steps since a snapshot           written by each rank, read by resume and recover
+skips.json              batches to leave out             written by recover, read by the loop
 report.html             the page                         written by report
 """
 
@@ -42,6 +45,21 @@ class RunFolder:
     def snapshots(self) -> Path:
         """Folder of the snapshots."""
         return self.root / "snapshots"
+
+    @property
+    def journal(self) -> Path:
+        """Folder of the journal."""
+        return self.root / "journal"
+
+    @property
+    def skips(self) -> Path:
+        """Batches that are left out since the run was set back."""
+        return self.root / "skips.json"
+
+    @property
+    def stop(self) -> Path:
+        """The file that asks for a stop."""
+        return self.root / "stop"
 
     @property
     def report(self) -> Path:

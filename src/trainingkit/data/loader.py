@@ -35,11 +35,14 @@ class Loader:
 
     Attributes:
         waited_s: seconds the last `next` waited for data.
+        any_world_size: the state counts the samples of all ranks, so any number of ranks continues it.
 
     Raises:
         ConfigError: a number is out of range.
         DataError: the source is empty.
     """
+
+    any_world_size = True
 
     def __init__(
         self,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
 
 from trainingkit.cluster.islands import Islands
 from trainingkit.core.registry import Registry
@@ -51,6 +53,20 @@ class Round(Protocol):
     @property
     def stages(self) -> Sequence[Any]:
         """Callables without arguments."""
+        ...
+
+
+@runtime_checkable
+class Repeatable(Protocol):
+    """A round whose outcome is made of messages alone: who keeps them can have the agreed mean again."""
+
+    @property
+    def heard(self) -> torch.Tensor:
+        """[ranks, bytes] uint8: what every rank decodes, row r said by rank r; valid until the round's next step."""
+        ...
+
+    def hear_again(self, heard: torch.Tensor) -> None:
+        """Decode messages that were kept, as the last stage does: the same bits in the parts' values."""
         ...
 
 

@@ -9,6 +9,11 @@ from pathlib import Path
 from trainingkit.core.errors import CheckpointError
 from trainingkit.core.units import format_bytes
 
+
+class NotWritten(CheckpointError):
+    """The disk refused a snapshot. Another try may go well; earlier snapshots are intact."""
+
+
 FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
 
 
@@ -19,16 +24,16 @@ def free_bytes(folder: Path) -> int:
 
 
 def require(folder: Path, needed_bytes: int) -> None:
-    """Raise CheckpointError when the filesystem has fewer than `needed_bytes` left."""
+    """Raise NotWritten when the filesystem has fewer than `needed_bytes` left."""
     if free_bytes(folder) < needed_bytes:
         raise _no_room(folder, needed_bytes, FULL[errno.ENOSPC])
 
 
-def write_error(error: OSError, folder: Path, needed_bytes: int) -> CheckpointError:
+def write_error(error: OSError, folder: Path, needed_bytes: int) -> NotWritten:
     """What to tell a person about an OSError that stopped a save."""
     if error.errno in FULL:
         return _no_room(folder, needed_bytes, FULL[error.errno])
-    return CheckpointError(
+    return NotWritten(
         f"The snapshot could not be written: {error.strerror or error}.",
         field="snapshots",
         found=str(error.filename or folder),
@@ -37,12 +42,12 @@ def write_error(error: OSError, folder: Path, needed_bytes: int) -> CheckpointEr
     )
 
 
-def _no_room(folder: Path, needed_bytes: int, why: str) -> CheckpointError:
+def _no_room(folder: Path, needed_bytes: int, why: str) -> NotWritten:
     try:
         found = f"{format_bytes(free_bytes(folder))} free in {folder}"
     except OSError:
         found = str(folder)
-    return CheckpointError(
+    return NotWritten(
         f"The snapshot could not be written: {why}.",
         field="snapshots",
         found=found,

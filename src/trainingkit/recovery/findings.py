@@ -9,6 +9,7 @@ from pathlib import Path
 from trainingkit.recovery import layout, manifest
 from trainingkit.recovery.layout import Place
 from trainingkit.recovery.manifest import BadManifest
+from trainingkit.recovery.misfit import misfit
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,9 @@ def judge(place: Place, *, contents: bool = True) -> Found:
         listed = manifest.read(place.path)
     except BadManifest as error:
         return Found(place.step, place.path, f"{manifest.MANIFEST}: {error}")
-    if listed.step != place.step:
-        text = f"{manifest.MANIFEST} is of another snapshot: found step {listed.step}, expected {place.step}"
-        return Found(place.step, place.path, text)
+    wrong = misfit(place.path, listed)
+    if wrong is not None:
+        return Found(place.step, place.path, wrong)
     problem = manifest.mismatch(place.path, listed, checksums_of=None if contents else set())
     return Found(place.step, place.path, problem, listed.world_size)
 

@@ -29,6 +29,12 @@ class Place:
     path: Path
 
 
+def step_of(path: Path) -> int | None:
+    """The step in a snapshot folder's name; None for any other name."""
+    match = _NAME.fullmatch(path.name)
+    return int(match[1] or match[2]) if match else None
+
+
 def published(folder: Path, step: int) -> Path:
     """Where the snapshot of `step` is when it is whole."""
     return folder / f"step-{step:08d}"

@@ -14,6 +14,7 @@ from trainingkit.core.errors import CheckpointError
 from trainingkit.core.logging import LOG
 from trainingkit.recovery import jsonstate, manifest, store
 from trainingkit.recovery.manifest import BadManifest, Manifest
+from trainingkit.recovery.misfit import misfit
 from trainingkit.recovery.store import TensorSpec, spec_of
 from trainingkit.recovery.together import agree
 from trainingkit.recovery.writing import SHARED, owner_of, rank_file
@@ -61,13 +62,18 @@ def load_new(
     only: str = "",
     of: int | None = None,
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """As `load`, into new CPU tensors: whatever the snapshot holds for this rank, or for the rank `of` in its place."""
+    """As `load`, into new CPU tensors: whatever the snapshot holds for this rank, or for the rank `of` in its place.
+
+    With `of` and `only`, the state is given, too: `only=f"rank-{of}/"` is what that rank alone wrote.
+    """
     owner = rank if of is None else of
     listed = _verified(path, rank, world_size, group)
     specs: dict[str, TensorSpec] = {}
     agree(group, lambda: specs.update(stored_specs(path, owner, only)), doing=DOING)
     tensors = {name: torch.zeros(spec.shape, dtype=spec.dtype) for name, spec in specs.items()}
     store.read(path, tensors, group)
+    if of is not None:
+        return tensors, _own_state(path, of)
     return tensors, {} if only else _state(path, listed, owner, world_size)
 
 
@@ -133,7 +139,7 @@ def _checker(path: Path, part: int, parts: int) -> Callable[[], Manifest]:
         except BadManifest as error:
             raise _damaged(path, f"{manifest.MANIFEST}: {error}") from error
         mine = set(sorted(listed.files)[part::parts])
-        problem = manifest.mismatch(path, listed, checksums_of=mine)
+        problem = misfit(path, listed) or manifest.mismatch(path, listed, checksums_of=mine)
         if problem is not None:
             raise _damaged(path, problem)
         return listed
@@ -157,4 +163,8 @@ def _state(path: Path, listed: Manifest, rank: int, world_size: int) -> dict[str
     if rank >= listed.world_size:
         LOG.warning("%s was made by %d ranks: rank %d starts without state", path.name, listed.world_size, rank)
         return {}
+    return _own_state(path, rank)
+
+
+def _own_state(path: Path, rank: int) -> dict[str, Any]:
     return jsonstate.loads((path / rank_file(rank)).read_bytes(), where=rank_file(rank))

@@ -16,6 +16,7 @@ from torch.distributed import ProcessGroup
 from trainingkit.core.errors import CheckpointError, ConfigError
 from trainingkit.core.logging import LOG
 from trainingkit.recovery import jsonstate, store
+from trainingkit.recovery.memory import write_in_memory
 from trainingkit.recovery.staging import Staging
 from trainingkit.recovery.together import unforeseen
 from trainingkit.recovery.writing import SHARED, Job, Target, owner_of, rank_file, write_snapshot
@@ -46,7 +47,7 @@ class Snapshots:
                 expected="1 or more",
                 next_step="Set snapshot.keep = 1.",
             )
-        assert (group is None) == (world_size == 1), "a process group goes with several ranks"
+        assert group is not None or world_size == 1, "a process group goes with several ranks"
         self._target = Target(folder, keep, rank, world_size, group)
         self._staging = Staging()
         self._thread: threading.Thread | None = None
@@ -60,6 +61,7 @@ class Snapshots:
         *,
         shared: Mapping[str, Any] | None = None,
         wait: bool = False,
+        memory: Path | None = None,
     ) -> float:
         """Copy everything and return; a thread writes. If an earlier save is still running, wait for it first.
 
@@ -70,6 +72,7 @@ class Snapshots:
             state: this rank's state without tensors (see `jsonstate` for what it may hold).
             shared: state that is equal on all ranks; rank 0's is kept.
             wait: return only when the snapshot is durable.
+            memory: keep it there (see `recovery.memory`) and not on disk.
 
         Returns:
             Seconds that the copies took (waiting for an earlier save not included).
@@ -82,7 +85,7 @@ class Snapshots:
         start = time.perf_counter()
         job = self._job(step, tensors, state, shared or {})
         store.expect_single_process_notice()
-        self._thread = threading.Thread(target=self._write, args=(job,), name="snapshot-writer")
+        self._thread = threading.Thread(target=self._write, args=(job, memory), name="snapshot-writer")
         self._thread.start()
         staging_s = time.perf_counter() - start
         if wait or job.problem is not None:
@@ -102,6 +105,16 @@ class Snapshots:
         """Raise the error of a save that has ended meanwhile, once; do not wait for one that still runs."""
         if self._thread is not None and not self._thread.is_alive():
             self.wait()
+
+    @property
+    def target(self) -> Target:
+        """Where they go and who writes them."""
+        return self._target
+
+    @property
+    def writing(self) -> bool:
+        """Whether a save is under way."""
+        return self._thread is not None and self._thread.is_alive()
 
     def close(self) -> None:
         """Finish what is running and free the copies. Raises the error of the last save."""
@@ -131,9 +144,12 @@ class Snapshots:
         except Exception as problem:
             return Job(step, problem=problem)
 
-    def _write(self, job: Job) -> None:
+    def _write(self, job: Job, memory: Path | None) -> None:
         try:
-            write_snapshot(self._target, job)
+            if memory is None:
+                write_snapshot(self._target, job)
+            else:
+                write_in_memory(self._target, memory, job)
         except CheckpointError as error:
             self._error = error
         except BaseException as error:  # handed over, not swallowed: DCP's own errors are no Exceptions

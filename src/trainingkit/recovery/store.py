@@ -1,7 +1,10 @@
 """Tensors in a folder of safetensors files, through torch.distributed.checkpoint (DCP) and its Hugging Face storage.
 
-Nothing here is pickled to disk: with `save_distributed` that storage writes only safetensors, one file per rank.
+Nothing here is pickled to disk: with `save_distributed` that storage writes only safetensors, each rank its own files.
 A tensor that several ranks hold under one name is written once, by one of them.
+
+Making a file's bytes holds Python's lock, so that a training thread which needs it waits. Files are therefore small;
+one tensor that is larger than `FILE_BYTES` still is one file.
 """
 
 from __future__ import annotations
@@ -17,12 +20,16 @@ from torch.distributed import ProcessGroup
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.planner import WriteItem
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from trainingkit.core.errors import CheckpointError
 from trainingkit.recovery.diskspace import write_error
 from trainingkit.recovery.together import peer_lost
+
+FILE_BYTES = 16 << 20
+"""Tensors of so many bytes go into one file."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,7 @@ def write(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup | Non
     Raises:
         CheckpointError: on every rank when one of them fails, and on the survivors when a peer is lost.
     """
-    writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
+    writer = _SmallFiles(str(folder), save_distributed=True)
     planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     try:
         save(dict(tensors), storage_writer=writer, planner=planner, process_group=group, no_dist=group is None)
@@ -93,6 +100,23 @@ def own_files(folder: Path, rank: int) -> list[Path]:
 def expect_single_process_notice() -> None:
     """DCP warns at each call without a process group that it works alone, which is what was asked for."""
     warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
+
+
+class _SmallFiles(HuggingFaceStorageWriter):
+    """Spreads what a rank writes over files of about `FILE_BYTES`."""
+
+    def _split_by_storage_plan(
+        self, storage_plan: dict[str, int] | None, items: list[WriteItem]
+    ) -> dict[int, list[WriteItem]]:
+        files: dict[int, list[WriteItem]] = {}
+        number, filled = 1, 0
+        for item in items:
+            size = item.tensor_storage_size() or 0
+            if filled and filled + size > FILE_BYTES:
+                number, filled = number + 1, 0
+            files.setdefault(number, []).append(item)
+            filled += size
+        return files
 
 
 def _write_failed(error: CheckpointException, folder: Path, needed_bytes: int) -> CheckpointError:

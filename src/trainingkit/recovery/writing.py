@@ -79,14 +79,15 @@ def write_snapshot(target: Target, job: Job) -> None:
         CheckpointError: on every rank when any rank fails; on survivors when one is lost. Earlier snapshots stay.
     """
     doing = f"saving the snapshot of step {job.step}"
-    needed = _needed_bytes(agree(target.group, lambda: _sizes(job), doing=doing))
+    needed = needed_bytes(agree(target.group, lambda: sizes(job), doing=doing))
     partial = layout.aside(target.folder, job.step, "partial")
     try:
         agree(target.group, _on_rank_0(target, lambda: _begin(target, job, needed), needed), doing=doing)
         store.write(partial, job.tensors, target.group, needed_bytes=needed)
-        written = agree(target.group, lambda: _finish_own(target, job, partial, needed), doing=doing)
+        written = agree(target.group, lambda: finish_own(target, job, partial, needed), doing=doing)
         files = {name: record for part in written for name, record in part.items()}
-        agree(target.group, _on_rank_0(target, lambda: _publish(target, job.step, files), needed), doing=doing)
+        made = Manifest(job.step, target.world_size, time.time(), files)
+        agree(target.group, _on_rank_0(target, lambda: publish(target, made), needed), doing=doing)
     except CheckpointError:
         if target.rank == 0:
             with contextlib.suppress(OSError):
@@ -96,7 +97,8 @@ def write_snapshot(target: Target, job: Job) -> None:
         _prune(target, job.step)
 
 
-def _needed_bytes(sizes: list[tuple[int, int, int]]) -> int:
+def needed_bytes(sizes: list[tuple[int, int, int]]) -> int:
+    """Bytes of a snapshot, at most, from the `sizes` of each rank. Raises CheckpointError for different steps."""
     steps = [step for step, _, _ in sizes]
     if len(set(steps)) > 1:
         raise CheckpointError(
@@ -109,7 +111,7 @@ def _needed_bytes(sizes: list[tuple[int, int, int]]) -> int:
     return max(shared for _, shared, _ in sizes) + sum(own for _, _, own in sizes)
 
 
-def _sizes(job: Job) -> tuple[int, int, int]:
+def sizes(job: Job) -> tuple[int, int, int]:
     """The step, the bytes of the tensors that ranks share, and those of what this rank alone writes."""
     if job.problem is not None:
         raise job.problem
@@ -121,14 +123,15 @@ def _sizes(job: Job) -> tuple[int, int, int]:
 def _on_rank_0(target: Target, task: Callable[[], object], needed_bytes: int) -> Callable[[], None]:
     def run() -> None:
         if target.rank == 0:
-            with _told(target.folder, needed_bytes):
+            with told(target.folder, needed_bytes):
                 task()
 
     return run
 
 
 @contextlib.contextmanager
-def _told(folder: Path, needed_bytes: int) -> Iterator[None]:
+def told(folder: Path, needed_bytes: int) -> Iterator[None]:
+    """Context that turns an OSError into the NotWritten that a person can act on."""
     try:
         yield
     except OSError as error:
@@ -142,8 +145,9 @@ def _begin(target: Target, job: Job, needed_bytes: int) -> None:
     layout.begin(target.folder, job.step)
 
 
-def _finish_own(target: Target, job: Job, partial: Path, needed_bytes: int) -> dict[str, FileRecord]:
-    with _told(target.folder, needed_bytes):
+def finish_own(target: Target, job: Job, partial: Path, needed_bytes: int) -> dict[str, FileRecord]:
+    """Write this rank's JSON beside its tensors; all its files as they are on disk then, by name."""
+    with told(target.folder, needed_bytes):
         for name, text in job.texts.items():
             write_atomic(partial / name, text)
         fsync_folder(partial)
@@ -151,9 +155,10 @@ def _finish_own(target: Target, job: Job, partial: Path, needed_bytes: int) -> d
         return {path.name: manifest.record_of(path) for path in paths}
 
 
-def _publish(target: Target, step: int, files: Mapping[str, FileRecord]) -> None:
+def publish(target: Target, made: Manifest) -> None:
+    """Give a partial folder its manifest and its name. Raises CheckpointError for other files in it, and OSError."""
+    step = made.step
     partial = layout.aside(target.folder, step, "partial")
-    made = Manifest(step, target.world_size, time.time(), files)
     problem = manifest.mismatch(partial, made, checksums_of=set())
     if problem is not None:
         raise CheckpointError(

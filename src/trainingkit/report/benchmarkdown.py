@@ -34,9 +34,16 @@ def _section(result: Result, number: int) -> str:
     parts = [f"## {title_of(result).capitalize()}", _about(result)]
     parts += [f"**{TOO_NOISY}**"] if not result.quiet else []
     parts += [aa_sentence(result), markdown_table(checks_table(result))]
-    parts += _tasks(result, number) if has_frontier(result) else [markdown_table(t) for t in row_tables(result)]
+    parts += _tasks(result, number) if has_frontier(result) else _tables(row_tables(result))
     notes = "\n".join(f"- {_cell(note)}" for note in result.notes)
     return "\n\n".join([*parts, notes] if notes else parts)
+
+
+def _tables(tables: Sequence[Table]) -> list[str]:
+    """One table as it is; several under their titles."""
+    titles = [f"### {table.title}" for table in tables] if len(tables) > 1 else []
+    shown = [markdown_table(table) for table in tables]
+    return [part for pair in zip(titles, shown, strict=True) for part in pair] if titles else shown
 
 
 def _tasks(result: Result, number: int) -> list[str]:

@@ -12,7 +12,7 @@ from trainingkit.core.errors import ConfigError
 from trainingkit.core.files import write_atomic
 from trainingkit.core.units import format_bytes, format_seconds
 from trainingkit.report.assets import asset, plotly, template
-from trainingkit.report.benchrows import has_frontier, row_tables
+from trainingkit.report.benchrows import has_frontier, has_minutes, row_tables
 from trainingkit.report.benchtables import (
     aa_sentence,
     bounds_text,
@@ -23,9 +23,11 @@ from trainingkit.report.benchtables import (
 )
 from trainingkit.report.figures import contenders
 from trainingkit.report.figures.frontier import gap_against_bits
+from trainingkit.report.figures.minutes import loss_against_minutes
 from trainingkit.report.figures.style import Figure
 from trainingkit.report.frontiertables import rows_by_task, task_title
 from trainingkit.report.headline import Card
+from trainingkit.report.minutestables import rows_by_link
 from trainingkit.report.page import drawing, script_json
 
 
@@ -104,9 +106,12 @@ def cards_of(result: Result) -> list[Card]:
 
 
 def plots_of(result: Result) -> list[Figure]:
-    """A plot per task of a frontier, the bars and curves of a bench with contenders; none for others."""
+    """A plot per task of a frontier or per link, the bars and curves of a bench with contenders; none for others."""
     if has_frontier(result):
         return [gap_against_bits(task, task_title(result, task), rows) for task, rows in rows_by_task(result).items()]
+    if has_minutes(result):
+        target = next(iter(result.facts.get("target_by_seed") or []), None)
+        return [loss_against_minutes(link, rows, target) for link, rows in rows_by_link(result).items()]
     rows = [row for row in result.rows if "contender" in row]
     if not rows:
         return []

@@ -135,6 +135,10 @@ class Carried:
             rank: owner of which shard this rank is.
         """
         self.residuals.commit(counted=counted)
+        self.follow(rank=rank)
+
+    def follow(self, *, rank: int) -> None:
+        """Go on to the unit that follows from the mean that `put` was told; what is owed stays, in that unit."""
         if self.moment is None:
             return
         first = rank * self.layout.shard

@@ -23,6 +23,9 @@ from trainingkit.sync.auto.ladder import PLAIN, Rung
 from trainingkit.sync.bucketplan import Carried, split_bucket
 from trainingkit.sync.residualstate import State, check_fits, export, fill, in_gradients, merge, moments
 
+APPLY_S = 5e-9
+"""Seconds an element that a round of differences takes of the training thread (docs/decisions/0007-every-h.md)."""
+
 
 @dataclass(frozen=True)
 class Codecs:
@@ -190,8 +193,11 @@ class Buckets:
         if rung.codec == PLAIN:
             ring = 2 * (ranks - 1) / ranks
             return Load(tuple(ring * s.element_bytes * sum(s.sizes.values()) for s in shapes), 1, 0.0)
-        copies = self._seat.copies
-        return Load(tuple(copies * self._message_bytes(shape, rung) for shape in shapes), self._seat.trips, 0.0)
+        sent = tuple(float(self._seat.copies * self._message_bytes(shape, rung)) for shape in shapes)
+        if not rung.apart:
+            return Load(sent, self._seat.trips, 0.0)
+        apply_s = APPLY_S * sum(sum(shape.sizes.values()) for shape in shapes)
+        return Load(sent, self._seat.trips, 0.0, every=rung.every, lag=rung.tau, apply_s=apply_s)
 
     def _message_bytes(self, shape: Shape, rung: Rung) -> int:
         total = HEADER_BYTES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -38,8 +39,15 @@ class Sync(Protocol):
     last backward of a step are the agreed mean over ranks: the same bits on every rank.
     """
 
-    weight: float
     scaler: Any
+
+    @property
+    def weight(self) -> float:
+        """See above."""
+        ...
+
+    @weight.setter
+    def weight(self, weight: float) -> None: ...
 
     @property
     def module(self) -> nn.Module:
@@ -89,10 +97,19 @@ class Sync(Protocol):
 
 @runtime_checkable
 class TrainsApart(Protocol):
-    """What a synchroniser offers besides whose ranks train on their own between rounds (`sync.every`).
+    """What a synchroniser offers besides whose ranks train on their own between rounds (`sync.every`, `sync.going`).
 
     Gradients are this rank's own then, so each rank judges its steps alone; and its model is not the agreed one.
     """
+
+    @property
+    def apart(self) -> bool:
+        """Whether that is so now."""
+        ...
+
+    def goes_on_from(self, state_dict: Mapping[str, Any]) -> bool:
+        """Whether it can continue from a state of training apart."""
+        ...
 
     def agreed_weights(self) -> contextlib.AbstractContextManager[None]:
         """The agreed model in place of this rank's own."""
@@ -101,3 +118,8 @@ class TrainsApart(Protocol):
     def settle(self) -> bool:
         """Bring all ranks to one model. All ranks call it; returns whether there was anything to do."""
         ...
+
+
+def trains_apart_now(sync: Sync) -> bool:
+    """Whether this rank's gradients are its own in the step that comes."""
+    return isinstance(sync, TrainsApart) and sync.apart

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
 from trainingkit.codec import Codec, parse
 from trainingkit.core.errors import ConfigError
@@ -19,6 +20,7 @@ from trainingkit.sync.auto.values import CANDIDATES, check_adaptive
 from trainingkit.sync.buckets import Codecs
 from trainingkit.sync.contract import Sync
 from trainingkit.sync.exempt import odd_names, sparse_names, squeezed_names
+from trainingkit.sync.going.switch import Going
 from trainingkit.sync.lanes import lay_lanes, new_group
 from trainingkit.sync.pilot import Fixed
 from trainingkit.sync.piloting import AutoSettings, make_pilot, refuse_extras
@@ -40,6 +42,7 @@ def squeeze(
     islands: IslandChoice = AUTO_ISLANDS,
     auto: AutoSettings | None = None,
     adaptive: bool = False,
+    optimizer: Optimizer | None = None,
 ) -> Sync:
     """A synchroniser over a model in DistributedDataParallel. All ranks call it, before the first forward.
 
@@ -56,6 +59,8 @@ def squeeze(
         auto: what the controller may do.
         adaptive: on a normalised wire, each bucket of matrices may travel in other numbers than the codec's, with no
             more bytes in all (`sync.auto.adaptive`).
+        optimizer: over the model's parameters, where the loop calls `commit` or `abort` after each of its steps: then
+            "auto" may let ranks train apart (`sync.going`).
 
     Raises:
         ConfigError: not a DDP model, sparse gradients, a codec that cannot be read or not be adapted, or a hook that
@@ -88,6 +93,7 @@ def squeeze(
         auto=auto or AutoSettings(shared=shared_by(model)),
         group=lambda: new_group(dist.get_process_group_ranks(group), timeout_s),
         prepare=prepare,
+        apart=optimizer is not None,
     )
     candidates = CANDIDATES if adaptive else ()
     codecs |= {name: Codec(name) for name in (*_codecs_of(pilot.rungs), *candidates)}
@@ -98,7 +104,7 @@ def squeeze(
     meter = WireMeter(active=pilot.watches)
     laid = lay_lanes(group, islands, timeout_s=timeout_s, meter=meter)
     try:
-        return Squeezed(
+        squeezed = Squeezed(
             model,
             Codecs(codecs, exempt, laid.exchange),
             laid.lanes,
@@ -117,6 +123,9 @@ def squeeze(
             expected="one that has none",
             next_step="Wrap the model anew; a DDP object takes one hook in its life.",
         ) from error
+    if optimizer is not None and any(rung.apart for rung in pilot.rungs):
+        return Going(squeezed, optimizer)
+    return squeezed
 
 
 def _not_in_ddp(model: nn.Module) -> ConfigError:

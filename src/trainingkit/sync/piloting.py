@@ -11,11 +11,12 @@ import torch.distributed as dist
 from trainingkit.codec import Spec, parse
 from trainingkit.core.errors import ConfigError
 from trainingkit.sync.auto.agree import Agreement
-from trainingkit.sync.auto.controller import Controller
+from trainingkit.sync.auto.controller import APART_WORTH, ASKED_WORTH, Controller
 from trainingkit.sync.auto.flying import Auto, Replay
-from trainingkit.sync.auto.ladder import LADDER, MAX_RATIO, MIN_DENSITY, PLAIN, Rung
+from trainingkit.sync.auto.ladder import LADDER, MAX_EVERY, MAX_RATIO, MIN_DENSITY, PLAIN, Rung, whole_ladder
 from trainingkit.sync.auto.moves import read_moves
 from trainingkit.sync.auto.seen import Seen
+from trainingkit.sync.every import parse_every
 from trainingkit.sync.pilot import Fixed, Pilot
 from trainingkit.sync.section import AUTO_CODEC
 
@@ -32,12 +33,14 @@ class AutoSettings:
 
     Args:
         max_ratio, min_density: limits until the run has proved stable.
+        max_every: steps that ranks may at most train apart; None: `MAX_EVERY`, and only where it pays well.
         replay: `decisions.jsonl` of a run whose moves are repeated.
         shared: which part of the codec's seconds computing loses: 1 where both use the same cores.
     """
 
     max_ratio: float = MAX_RATIO
     min_density: float = MIN_DENSITY
+    max_every: int | None = None
     replay: Path | None = None
     shared: float = 1.0
 
@@ -50,10 +53,12 @@ def make_pilot(
     auto: AutoSettings,
     group: Callable[[], dist.ProcessGroup],
     prepare: Callable[[Rung], None],
+    apart: bool = False,
 ) -> Pilot:
     """The pilot that a codec's text asks for.
 
     Args:
+        apart: whether rungs may be chosen on which ranks train apart.
         group: makes a Gloo group for the controller alone.
         prepare: makes ready what a rung needs, on all ranks.
 
@@ -68,11 +73,33 @@ def make_pilot(
         moves = read_moves(auto.replay)
         rungs = tuple(dict.fromkeys((*LADDER, *(move.rung for move in moves))))
         for rung in rungs:
-            if rung.codec != PLAIN:
-                parse(rung.codec, field="sync.replay")
+            _check_known(rung, apart=apart)
         return Replay(moves[0].rung, moves, rungs, prepare)
-    controller = Controller(LADDER, shared=auto.shared, max_ratio=auto.max_ratio, min_density=auto.min_density)
+    most = auto.max_every or MAX_EVERY
+    controller = Controller(
+        whole_ladder(most if apart else 1),
+        shared=auto.shared,
+        max_ratio=auto.max_ratio,
+        min_density=auto.min_density,
+        apart_worth=APART_WORTH if auto.max_every is None else ASKED_WORTH,
+    )
     return Auto(controller, Agreement(group(), Seen.width()), prepare)
+
+
+def _check_known(rung: Rung, *, apart: bool) -> None:
+    """Raise ConfigError where this version, or this script, cannot travel on a rung of the moves to be repeated."""
+    if rung.apart and not apart:
+        raise ConfigError(
+            "In these moves ranks train apart, which needs the optimizer and a loop that commits its steps.",
+            field="sync.replay",
+            found=str(rung),
+            expected="moves between codecs of gradients",
+            next_step="Repeat them with trainingkit.attach or a recipe, or record others with sync.max_every = 1.",
+        )
+    if rung.apart:
+        parse_every(str(rung), field="sync.replay")
+    elif rung.codec != PLAIN:
+        parse(rung.codec, field="sync.replay")
 
 
 def default_warmup(spec: Spec, *, normalise: bool) -> int:

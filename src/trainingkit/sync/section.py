@@ -62,6 +62,12 @@ class SyncSection(Section):
         le=1,
         description="with 'auto': at least this share of the elements is sent, until 200 steady steps",
     )
+    max_every: int | None = Field(
+        default=None,
+        ge=1,
+        description="with 'auto': at most so many steps from one exchange to the next, ranks training apart meanwhile, "
+        "wherever that is faster; 1: never; default: 4, where steps would be a fifth longer without",
+    )
     replay: str | None = Field(
         default=None, description="with 'auto': the decisions.jsonl of a run whose moves are to be repeated"
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,9 +26,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainingkit.exchange.clock import StageClock
 from trainingkit.exchange.lane import Lane
-from trainingkit.exchange.meter import WireMeter
+from trainingkit.exchange.meter import Transfer, WireMeter
 from trainingkit.exchange.queue import STAGES, OrderedQueue
-from trainingkit.exchange.registry import HIERARCHICAL, Round
+from trainingkit.exchange.registry import HIERARCHICAL, Repeatable, Round
+from trainingkit.sync.agreed import Agreed, Tap, mean_again
 from trainingkit.sync.auto.adaptive import NOWHERE, Adaptive, Place
 from trainingkit.sync.auto.forecast import Load
 from trainingkit.sync.auto.ladder import PLAIN
@@ -40,6 +41,7 @@ from trainingkit.sync.contract import SyncStats
 from trainingkit.sync.control import peers_watched
 from trainingkit.sync.dense import DenseReduce
 from trainingkit.sync.densedoor import DenseDoor
+from trainingkit.sync.every.parcel import Wire
 from trainingkit.sync.exempt import parameter_names
 from trainingkit.sync.gauge import SAMPLE_EVERY, StepGauge
 from trainingkit.sync.pilot import Pilot
@@ -51,6 +53,8 @@ from trainingkit.sync.residualstate import state_in
 class _Flight:
     """One bucket on its way: where its elements come from and go back to, and what DDP waits for."""
 
+    shape: Shape
+    codec: str
     bucket: Bucket
     round: Round
     buffer: torch.Tensor
@@ -81,6 +85,7 @@ class Squeezed:
         scaler: a GradScaler, whose scale is taken out before the residual is added and put back after.
         loss: of this rank's samples in the step, for the pilot's guards; NaN where nobody says it.
         steps: exchanges made so far.
+        tap: told of every bucket's agreed messages, where somebody keeps them (see `sync.agreed`).
     """
 
     def __init__(
@@ -102,10 +107,13 @@ class Squeezed:
         self.scaler: Any = None
         self.loss = math.nan
         self.steps = 0
+        self.tap: Tap | None = None
         self.pilot = pilot
         self.values = values
         self._codecs = codecs
         self._lanes = lanes
+        self._squeezed = squeezed
+        self._meter = meter
         self._network = network
         self._ranks = dist.get_world_size(group_of(ddp))
         self._dense_left = dense_steps
@@ -183,10 +191,14 @@ class Squeezed:
         All ranks call it (or `commit`) after the same steps: a step that nobody judged is settled here.
         """
         self._settle()
+        return {**self.progress(), **self._buckets.state()}
+
+    def progress(self) -> dict[str, Any]:
+        """What of the state is no tensor, as the last step that was judged left it."""
         pilot = self.pilot.state_dict()
         values = self.values.state_dict()
         chosen = {**({"pilot": pilot} if pilot else {}), **({"values": values} if values else {})}
-        return {"steps": self.steps, "detached": self._detached, **chosen, **self._buckets.state()}
+        return {"steps": self.steps, "detached": self._detached, **chosen}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue there, on the rank that made the state; an empty state (of plain DDP) starts afresh.
@@ -198,10 +210,53 @@ class Squeezed:
         self._buckets.load(state, {name: parameter.numel() for parameter, name in self._names.items()})
         self._forget_step()
         self._owes = True
-        self.steps = state_dict.get("steps", 0)
-        self.pilot.load_state_dict(state_dict.get("pilot", {}))
-        self.values.load_state_dict(state_dict.get("values", {}))
-        self._detached = state_dict.get("detached", False)
+        self.catch_up(state_dict)
+
+    def catch_up(self, progress: Mapping[str, Any]) -> None:
+        """Go on where `progress` was asked; residuals and moments stay as they are."""
+        self.steps = progress.get("steps", 0)
+        self.pilot.load_state_dict(progress.get("pilot", {}))
+        self.values.load_state_dict(progress.get("values", {}))
+        self._detached = progress.get("detached", False)
+
+    @property
+    def wire_format(self) -> list[Any]:
+        """What decides how kept messages are cut: the exchange, the granule, and which codecs there are."""
+        return [self._codecs.exchange, self._codecs.granule, sorted(self._codecs.matrices)]
+
+    def mean_again(self, kept: Iterable[Agreed]) -> dict[str, torch.Tensor]:
+        """Gradients by name from one step's kept messages, in place of an exchange; see `sync.agreed`."""
+        sizes = {name: parameter.numel() for parameter, name in self._names.items()}
+        return mean_again(self._buckets, kept, sizes, rank=self._rank)
+
+    def wire(self, codec: str) -> Wire:
+        """Lanes, threads and clock, for differences of models while gradients do not travel.
+
+        Args:
+            codec: of matrices; one of the pilot's rungs'.
+        """
+        matrices, exempt, exchange = self._codecs.matrices[codec], self._codecs.exempt, self._codecs.exchange
+        return Wire(matrices, exempt, exchange, self._lanes, self._squeezed, self._network, self._clock, self._queue)
+
+    def take_transfers(self) -> list[Transfer]:
+        """What passed the lanes since the last call, while gradients do not travel."""
+        return self._meter.take()
+
+    def pass_step(self, seen: Seen, shapes: Sequence[Shape]) -> None:
+        """A step in which no gradients travelled is over: it counts, and the pilot hears of it. All ranks call it.
+
+        Args:
+            shapes: in place of DDP's buckets, where none has been seen yet.
+        """
+        self._shapes = self._shapes or list(shapes)
+        self.steps += 1
+        with peers_watched():
+            self.pilot.over(self.steps, seen, self._loads_of_shapes() if self.pilot.watches else None)
+
+    def rejoin(self) -> None:
+        """Gradients travel again from the next step on."""
+        self._counted_bytes = self._total_bytes()
+        self._forget_step()
 
     def close(self) -> None:
         """End the queue's threads; the hook must not be called again."""
@@ -217,8 +272,9 @@ class Squeezed:
         if self._is_dense:
             return self._dense.send(bucket.buffer(), shape, scale=self._scale(), pays=self._pays)
         ready = self._buckets.of(shape)
-        round_ = ready.round(self._rung, self._rank, self.values.codec(ready.place, self._rung))
-        flight = _Flight(ready, round_, bucket.buffer(), self._scale(), Future())
+        codec = self.values.codec(ready.place, self._rung)
+        round_ = ready.round(self._rung, self._rank, codec)
+        flight = _Flight(shape, codec, ready, round_, bucket.buffer(), self._scale(), Future())
         self._open.append(ready)
         self._queue.put((partial(self._say, flight), *round_.stages[1:]), partial(self._on_result, flight))
         return flight.future
@@ -276,6 +332,8 @@ class Squeezed:
             if not flight.round.finite or (may_overflow and not bool(flight.buffer.isfinite().all())):
                 self._sound = False
                 flight.buffer.fill_(float("nan"))
+        if self.tap is not None and isinstance(flight.round, Repeatable):
+            self.tap(Agreed(flight.shape.key, self._rung, flight.codec, flight.scale, flight.round.heard))
 
     def _settle(self) -> None:
         """Commit a backward that nobody judged."""
@@ -319,6 +377,9 @@ class Squeezed:
     def _loads(self) -> list[Load] | None:
         if not self.pilot.watches or self._dense_left > 0:
             return None
+        return self._loads_of_shapes()
+
+    def _loads_of_shapes(self) -> list[Load]:
         if self._loaded[0] != self._shapes:
             self._loaded = (self._shapes, self._buckets.loads(self._shapes, self.pilot.rungs, self._ranks))
         return self._loaded[1]

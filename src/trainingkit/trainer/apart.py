@@ -18,7 +18,7 @@ from torch import Tensor
 from trainingkit.recovery import attach_tensors, detach_tensors
 from trainingkit.sync.contract import Sync, TrainsApart
 from trainingkit.sync.control import peers_watched
-from trainingkit.sync.every.handover import final_model, is_apart, redistribute
+from trainingkit.sync.every.handover import final_model, gradients, is_apart, redistribute
 
 OPTIMIZER = ("optim/", "group/")
 AGREED = "agreed"
@@ -103,10 +103,10 @@ def hand_over(
         That, and a sentence about it.
     """
     rank, ranks = now
-    apart = isinstance(sync, TrainsApart)
-    source = rank % old if apart else 0
     found = [read_back(*read(each), each) for each in range(old)]
-    states, own = [each.sync for each in found], found[source]
+    states = [each.sync for each in found]
+    apart = isinstance(sync, TrainsApart) and sync.goes_on_from(states[0])
+    own = found[rank % old if apart else 0]
     if apart:
         return Restored(own.training, own.rest, redistribute(states, alone=ranks == 1)), (
             f"The snapshot is of {old} ranks: all start from its agreed model and owe what was on the way to it, with "
@@ -116,7 +116,8 @@ def hand_over(
     for name, values in final_model(states).items():
         live = training[f"model/{name}"]
         training[f"model/{name}"] = values.view(live.shape).to(live.dtype)
-    return Restored(training, own.rest, {}), (
+    waiting = gradients(states, rank if ranks == old else None)
+    return Restored(training, own.rest, {name: value for name, value in waiting.items() if name != "pilot"}), (
         "Ranks trained apart before: all start from the agreed model with what was on the way to it, and from the "
         "moments of rank 0."
     )

@@ -30,13 +30,17 @@ class ModelBuffers:
         self._persistent = set(model.state_dict()) - parameters
         self._before: list[tuple[torch.Tensor, torch.Tensor]] = []
 
+    def persistent(self) -> dict[str, torch.Tensor]:
+        """Live persistent buffers by name."""
+        return {name: b.detach() for name, b in self._model.named_buffers() if name in self._persistent}
+
     def align(self) -> None:
         """Rank 0's persistent buffers on all ranks. All ranks call it.
 
         Raises:
             PeerLost: a peer is gone.
         """
-        buffers = [b.detach() for name, b in self._model.named_buffers() if name in self._persistent]
+        buffers = list(self.persistent().values())
         if self._group is not None and buffers:
             with peers_watched():
                 _broadcast_coalesced(self._group, buffers, BROADCAST_BYTES, 0)

@@ -20,6 +20,7 @@ from trainingkit.sync.listening import loss_teller
 from trainingkit.sync.piloting import AutoSettings
 from trainingkit.sync.plain import SingleProcess, wrap
 from trainingkit.trainer.buffers import ModelBuffers
+from trainingkit.trainer.cadence import ASKED
 from trainingkit.trainer.engine import Rate, StepEngine
 from trainingkit.trainer.phases import PhaseClock
 from trainingkit.trainer.recipe import KitConfig
@@ -45,9 +46,11 @@ def make_sync(model: nn.Module, optimizer: torch.optim.Optimizer, session: Sessi
             normalise=section.normalise,
             adaptive=section.adaptive,
             islands=section.islands,
+            optimizer=optimizer,
             auto=AutoSettings(
                 max_ratio=section.max_ratio,
                 min_density=section.min_density,
+                max_every=section.max_every,
                 replay=Path(section.replay) if section.replay else None,
                 shared=shared_by(model),
             ),
@@ -97,7 +100,7 @@ def make_engine(
         model=model,
         optimizer=optimizer,
         rate=rate,
-        control=ControlLane(session.control_group, width=1),
+        control=ControlLane(session.control_group, width=ASKED),
         clock=clock,
         buffers=buffers,
         compute=session.compute,

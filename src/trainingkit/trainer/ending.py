@@ -56,7 +56,7 @@ class Ending:
         """Everything is saved: leave the outcome, wait for that of the others, release everything.
 
         Args:
-            stopped: name of the signal that ended the loop early, or None.
+            stopped: what ended the loop early, or None. A file that asked for it is removed.
 
         Raises:
             CheckpointError: the last snapshot could not be written.
@@ -65,6 +65,8 @@ class Ending:
         if stopped:
             text = f"Stopped by {stopped} after step {step}; the state is saved."
             self._recorder.event(step, "preempted", text, show=False)
+            if self._session.rank == 0:
+                self._session.run.stop.unlink(missing_ok=True)
         status = "preempted" if stopped else "done"
         Outcome(self._session.rank, status, exit_code_of(stopped), step).write(self._session.run)
         self._wait_for_outcomes()

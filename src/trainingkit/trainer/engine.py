@@ -22,7 +22,7 @@ from torch import nn
 
 from trainingkit.core.errors import StepError
 from trainingkit.precision.compute import forward_context
-from trainingkit.sync.contract import Sync, SyncStats, TrainsApart
+from trainingkit.sync.contract import Sync, SyncStats, trains_apart_now
 from trainingkit.sync.control import ControlLane, peers_watched
 from trainingkit.trainer.buffers import ModelBuffers
 from trainingkit.trainer.loss import count_tokens, find_loss
@@ -91,7 +91,7 @@ class StepEngine:
         self.optimizer = optimizer
         self.rate = rate
         self._control = control
-        self._late = isinstance(sync, TrainsApart)
+        self._late = False
         self._agreed: list[float] = []
         self._clock = clock
         self._gradients = GradientClock(model)
@@ -159,6 +159,7 @@ class StepEngine:
         self._gradients.close()
 
     def _begin(self) -> None:
+        self._late = trains_apart_now(self.sync)
         self._buffers.remember()
         with self._clock.phase("stall"):
             self._buffers.align()
@@ -189,7 +190,7 @@ class StepEngine:
         self._clock.move("update", "stall", stats.waited_s)
         for phase, seconds in stats.exposed.items():
             self._clock.move("stall", phase, seconds)
-        if not self._late:
+        if not (self._late and trains_apart_now(self.sync)):
             self._finish_control()
         result = StepResult(
             loss=loss,

@@ -7,7 +7,7 @@ from torch import nn
 from trainingkit.sync.contract import Sync
 from trainingkit.sync.every.apart import EverySync
 from trainingkit.sync.exempt import TINY_ELEMENTS, parameter_names, squeezed_names
-from trainingkit.sync.squeezed import Squeezed
+from trainingkit.sync.listening import of_gradients
 
 TEXT = (
     "The codec has nothing to squeeze in this model, so all of it travels in bf16: no trainable parameter outside "
@@ -24,5 +24,5 @@ def nothing_squeezed(sync: Sync, model: nn.Module) -> str | None:
     """
     trainable = {name for parameter, name in parameter_names(model).items() if parameter.requires_grad}
     carried = squeezed_names(model) & trainable
-    has_codec = isinstance(sync, Squeezed) or (isinstance(sync, EverySync) and sync.coded)
+    has_codec = of_gradients(sync) is not None or (isinstance(sync, EverySync) and sync.coded)
     return TEXT if has_codec and not carried else None

@@ -7,11 +7,12 @@ pass, with the random state it had then, up to the batch where the run stood.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from trainingkit.core.errors import DataError
 from trainingkit.core.stateful import Stateful
+from trainingkit.trainer.recount import recounted
 from trainingkit.trainer.rng import random_state, set_random_state
 
 
@@ -21,12 +22,24 @@ class Feed:
     Args:
         passes: how often to walk a finite loader; None: without end.
         first: number of the first pass, which a sampler's `set_epoch` is told.
+        ranks: how many walk over the data together.
+        say: told what a person should know of a position that another number of ranks made.
     """
 
-    def __init__(self, loader: Iterable[Any], *, passes: int | None, first: int = 0) -> None:
+    def __init__(
+        self,
+        loader: Iterable[Any],
+        *,
+        passes: int | None,
+        first: int = 0,
+        ranks: int = 1,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self.first = first
         self._loader = loader
         self._passes = passes
+        self._ranks = ranks
+        self._say = say
         self._pass = first
         self._batches = 0
         self._pass_random: dict[str, Any] | None = None
@@ -50,6 +63,7 @@ class Feed:
     def state_dict(self) -> dict[str, Any]:
         """Position after the batch that was given out last."""
         state: dict[str, Any] = {"first": self.first, "pass": self._pass, "batches": self._batches}
+        state["ranks"] = self._ranks
         if isinstance(self._loader, Stateful):
             state["loader"] = self._loader.state_dict()
         else:
@@ -57,7 +71,10 @@ class Feed:
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue at the batch after that position."""
+        """Continue at the batch after that position, which another number of ranks may have made."""
+        state_dict, text = recounted(state_dict, self._loader, self._ranks)
+        if text is not None:
+            self._say(text)
         self.first = state_dict.get("first", 0)
         self._pass = state_dict["pass"]
         self._batches = state_dict["batches"]

@@ -23,6 +23,7 @@ from trainingkit.core.errors import StepError
 from trainingkit.core.files import write_atomic
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.core.stateful import Stateful
+from trainingkit.recovery.journal import MARK
 from trainingkit.sync.control import ControlLane, peers_watched
 from trainingkit.trainer.apart import agreed_weights, settle
 from trainingkit.trainer.buffers import ModelBuffers
@@ -31,6 +32,7 @@ from trainingkit.trainer.ending import Ending, exit_code_of, is_plain_exit
 from trainingkit.trainer.engine import LossFn, Rate, StepResult
 from trainingkit.trainer.evaluate import evaluate
 from trainingkit.trainer.exempted import nothing_squeezed
+from trainingkit.trainer.journalling import open_journal
 from trainingkit.trainer.keeper import Keeper
 from trainingkit.trainer.loss import call_model, to_device
 from trainingkit.trainer.moving import watch_moves
@@ -38,7 +40,10 @@ from trainingkit.trainer.passes import Passes
 from trainingkit.trainer.phases import PhaseClock
 from trainingkit.trainer.recipe import KitConfig, resolved_text
 from trainingkit.trainer.recorder import Recorder
+from trainingkit.trainer.replaying import Loop, Replayed, replay
+from trainingkit.trainer.seal import sealed
 from trainingkit.trainer.session import Session
+from trainingkit.trainer.skipping import Skipping, read_skips
 from trainingkit.trainer.stops import StopRequest
 
 
@@ -53,7 +58,9 @@ class Kit:
 
     Attributes:
         step_number: optimizer steps done so far, earlier attempts included.
-        stopped: name of the signal that ended the loop early, or None.
+        stopped: what ended the loop early (the name of a signal, or a file), or None.
+        journal: what is written down of each step, or None.
+        replayed: what the journal added to the snapshot that the run goes on from, or None.
     """
 
     def __init__(
@@ -73,7 +80,7 @@ class Kit:
         self._total = config.run.steps
         self._data = data
         self._module = model
-        self._stop = StopRequest()
+        self._stop = StopRequest(session.run.stop)
         self._clock = PhaseClock()
         self._notes: list[tuple[str, str]] = []
         self._kept: dict[str, Stateful] = {}
@@ -89,15 +96,26 @@ class Kit:
             optimizer=optimizer,
             rate=rate,
             sync=sync,
+            seed=config.run.seed,
             say=lambda event, text: self._notes.append((event, text)),
         )
-        self._restored = self._restore(config)
+        self.journal = open_journal(
+            session,
+            config.journal,
+            sync=sync,
+            model=model,
+            optimizer=optimizer,
+            buffers=self._buffers,
+            clip_norm=config.step.clip_norm or None,
+            say=lambda event, text: self._notes.append((event, text)),
+        )
+        self.replayed: Replayed | None = None
+        self._restored = self._restore(config, Loop(sync, model, optimizer, rate, self._buffers))
         self._recorder = Recorder(
             session, start_step=self.step_number, total=self._total, log_every=config.run.log_every
         )
         self._recorder.start(model=describe_model(model), data=data, sync=sync.describe())
-        for event, text in self._notes:
-            self._recorder.event(self.step_number, event, text)
+        self._say_notes()
         if self._restored:
             self._recorder.event(self.step_number, "resume", self._resume_text())
         watch_moves(sync, session, self._recorder, resumed=self._restored is not None)
@@ -111,6 +129,7 @@ class Kit:
             finished=lambda: self.finished,
             lane=lane,
             clock=self._clock,
+            ranks=session.world_size,
             say=self.event,
         )
         self._ending = Ending(
@@ -122,6 +141,13 @@ class Kit:
             lane=lane,
             on_close=on_close,
         )
+        self._skipping = Skipping(
+            read_skips(session.run),
+            accumulate=config.step.accumulate,
+            before=lambda: self.step_number + 1 if self._engine.between_steps and not self.finished else None,
+            say=self.event,
+        )
+        self._begin_journal()
         self._stop.install()
 
     @property
@@ -185,7 +211,7 @@ class Kit:
         the walk ends on all ranks where the shortest loader ends; to agree on that costs one small exchange a
         micro-batch. With several ranks each needs a part of the data of its own, as from a DistributedSampler.
         """
-        for batch in self._passes.batches(loader):
+        for batch in self._skipping.walk(self._passes.batches(loader)):
             with self._clock.phase("input"):
                 placed = to_device(batch, self.session.device)
             yield placed
@@ -207,7 +233,7 @@ class Kit:
         """
         if self._ending.done:
             raise StepError("The kit is closed.", next_step="Call kit.step before kit.close().")
-        result = self._engine.micro_batch(loss_fn, batch, lambda: [1.0 if self._stop.requested else 0.0])
+        result = self._engine.micro_batch(loss_fn, batch, self._asks)
         if result is None:
             return float("nan")
         self._after_step(result)
@@ -246,11 +272,13 @@ class Kit:
         moved = self.stopped is None and settle(self._engine.sync)
         if moved or self.step_number > self._keeper.saved_step:
             self._save(wait=True)
+        self._close_journal()
         self._ending.well(self.step_number, stopped=self.stopped)
 
     def fail(self, error: BaseException) -> None:
         """End the loop badly: leave the outcome; no collective, no save."""
         self._ending.badly(self.step_number, error)
+        self._close_journal()
 
     def __enter__(self) -> Kit:
         return self
@@ -267,15 +295,30 @@ class Kit:
             self.fail(late)
             raise
 
-    def _restore(self, config: KitConfig) -> dict[str, Any] | None:
+    def _restore(self, config: KitConfig, loop: Loop) -> dict[str, Any] | None:
         with peers_watched():
             restored = self._keeper.restore()
         if restored is None:
             if self.rank == 0 and not self.session.run.recipe.exists():
-                write_atomic(self.session.run.recipe, resolved_text(config))
+                write_atomic(self.session.run.recipe, sealed(resolved_text(config)))
             return None
         self.step_number, state = restored
-        return state
+        replayed = replay(self.session, loop, self.step_number, state, lambda *note: self._notes.append(note))
+        if replayed is None:
+            return state
+        self.replayed, self.step_number = replayed, replayed.step
+        self._notes.append(("replay", replayed.text))
+        return replayed.state
+
+    def _begin_journal(self) -> None:
+        """What a journal follows must be there: a snapshot of the very beginning, durable; and of what was replayed."""
+        if self.journal is not None and self._restored is None:
+            self._save(wait=True)
+        elif self.replayed is not None:
+            self._save(wait=False)
+        elif self.journal is not None:
+            mark = (self._restored or {}).get(MARK) or {}
+            self.journal.begin(self.step_number, base_attempt=mark.get("attempt", 0))
 
     def _resume_text(self) -> str:
         if self._all_done:
@@ -286,20 +329,49 @@ class Kit:
     def _after_step(self, result: StepResult) -> None:
         self.step_number += 1
         if result.agreed[0] > 0:
-            self.stopped = self._stop.requested or "a signal to another rank"
+            self.stopped = self._stop.requested or "a request to another rank"
         step_s, phases = self._clock.lap()
         self._recorder.step(self.step_number, result, step_s, phases)
         for text in result.stats.events:
             self.event("sync", text)
+        if self.journal is not None:
+            self.journal.step(self.step_number, result, self._extra())
+            self._say_notes()
         if self._all_done and self.stopped is None:
             settle(self._engine.sync)
         self._engine.check_aborts()
         self._keeper.check()
-        if self.stopped or self._keeper.due(self.step_number):
+        due = self._keeper.due(self.step_number, step_s, agreed=result.agreed[1] > 0)
+        if self.stopped or due:
             self._save(wait=self.stopped is not None)
+        elif self.journal is None and self._keeper.due_in_memory(self.step_number):
+            self._buffers.align()
+            self._keeper.save(self.step_number, self._extra(), in_memory=True)
+        self._say_notes()
+
+    def _asks(self) -> list[float]:
+        """What this rank wants of the others: to stop, to save."""
+        return [1.0 if self._stop.asked() else 0.0, 1.0 if self._keeper.wants() else 0.0]
 
     def _save(self, *, wait: bool) -> None:
         self._buffers.align()
-        kept = {name: thing.state_dict() for name, thing in self._kept.items()}
-        self._keeper.save(self.step_number, {**self._passes.state_dict(), "kept": kept}, wait=wait)
+        mark = {} if self.journal is None else {MARK: self.journal.mark}
+        self._keeper.save(self.step_number, {**self._extra(), **mark}, wait=wait)
+        if self.journal is not None:
+            self.journal.saved(self.step_number)
         self._recorder.event(self.step_number, "snapshot", f"Snapshot of step {self.step_number}.", show=False)
+
+    def _close_journal(self) -> None:
+        if self.journal is not None:
+            self.journal.close()
+
+    def _extra(self) -> dict[str, Any]:
+        """This rank's place in the data, and what else the loop keeps; what nobody has asked back yet goes along."""
+        waiting = (self._restored or {}).get("kept", {})
+        kept = {**waiting, **{name: thing.state_dict() for name, thing in self._kept.items()}}
+        return {**self._passes.state_dict(), "kept": kept}
+
+    def _say_notes(self) -> None:
+        notes, self._notes[:] = list(self._notes), []
+        for event, text in notes:
+            self._recorder.event(self.step_number, event, text)

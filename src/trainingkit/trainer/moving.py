@@ -36,6 +36,7 @@ def watch_moves(sync: Sync, session: Session, recorder: Recorder, *, resumed: bo
     def hear(move: Move) -> None:
         if session.place.rank == 0:
             write_move(path, move)
-        recorder.event(move.step, "rung", f"Gradients travel as {move.rung}: {move.reason}.")
+        told = move.rung.told
+        recorder.event(move.step, "rung", f"{told[0].upper()}{told[1:]}: {move.reason}.")
 
     hear_moves(sync, hear)

@@ -21,6 +21,7 @@ class Passes:
         finished: whether the loop should end.
         lane: agrees between ranks whether all of them have a batch.
         clock: reading is timed as `input`, agreeing as `stall`.
+        ranks: how many walk over the data together.
         say: told (event, text) of what a person should know.
     """
 
@@ -32,9 +33,11 @@ class Passes:
         finished: Callable[[], bool],
         lane: ControlLane,
         clock: PhaseClock,
+        ranks: int,
         say: Callable[[str, str], None],
     ) -> None:
         self._endless = endless
+        self._ranks = ranks
         self._resumed = saved is not None
         self._epoch: int = (saved or {}).get("epoch", 0)
         self._feed_state: dict[str, Any] | None = (saved or {}).get("feed")
@@ -87,7 +90,13 @@ class Passes:
     def _open(self, loader: Iterable[Any]) -> Feed:
         """The next walk over the loader, or the rest of the one in which the run stood."""
         first = self._epoch if self._in_epochs else self._walks
-        self._feed = Feed(loader, passes=1 if self._once else None, first=first)
+        self._feed = Feed(
+            loader,
+            passes=1 if self._once else None,
+            first=first,
+            ranks=self._ranks,
+            say=lambda text: self._say("data", text),
+        )
         if self._feed_state is not None:
             self._feed.load_state_dict(self._feed_state)
             self._feed_state = None

@@ -18,7 +18,15 @@ from trainingkit.models import MODELS, ModelSection
 from trainingkit.optim import OPTIMIZERS, SCHEDULES, OptimizerSection, ScheduleSection
 from trainingkit.precision.section import PrecisionSection
 from trainingkit.sync.section import SyncSection
-from trainingkit.trainer.sections import BatchSection, EvalSection, RunSection, SnapshotSection, StepSection
+from trainingkit.trainer.seal import check_seal
+from trainingkit.trainer.sections import (
+    BatchSection,
+    EvalSection,
+    JournalSection,
+    RunSection,
+    SnapshotSection,
+    StepSection,
+)
 
 BUNDLED = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")
 """Where bundled recipes lie: inside an installed wheel, or at the root of a checkout."""
@@ -33,6 +41,7 @@ class KitConfig(Section):
     precision: PrecisionSection = PrecisionSection()
     sync: SyncSection = SyncSection()
     snapshot: SnapshotSection = SnapshotSection()
+    journal: JournalSection = JournalSection()
 
     @field_validator("name")
     @classmethod
@@ -136,8 +145,9 @@ def load_run_recipe(run: RunFolder) -> Recipe:
 
     Raises:
         RunFolderError: the run is that of somebody's own loop (`attach`), which only their script can continue.
-        ConfigError: the file was changed and cannot be used.
+        ConfigError: the file was changed, or cannot be used.
     """
+    check_seal(run.recipe)
     if "model" not in toml.load(run.recipe):
         raise RunFolderError(
             "This run was made by a script of your own, which knows its model and data.",

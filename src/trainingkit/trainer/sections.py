@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from trainingkit.core.errors import ConfigError
 from trainingkit.core.section import Section
+from trainingkit.core.units import parse_seconds
 
 
 class RunSection(Section):
@@ -20,6 +22,10 @@ class RunSection(Section):
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="'auto' takes CUDA where it is")
     log_every: int = Field(default=10, ge=1, description="plain progress line each so many steps, without a terminal")
     grace_s: float = Field(default=60.0, gt=0, description="seconds to finish a step and save after SIGTERM")
+    restarts: int = Field(default=0, ge=0, description="how often to start the workers again after one has died")
+    min_workers: int | None = Field(
+        default=None, ge=1, description="go on with so few workers after deaths; default: all are started again"
+    )
 
 
 class StepSection(Section):
@@ -49,5 +55,48 @@ class EvalSection(Section):
 class SnapshotSection(Section):
     """When to save and what to keep."""
 
-    every: int = Field(default=50, ge=0, description="steps between snapshots; 0: only at the end and on a signal")
+    every: int | str = Field(
+        default=50,
+        description="steps between snapshots, a time such as '30s', or 'auto': what loses least; 0: only at the end "
+        "and on a signal",
+    )
     keep: int = Field(default=2, ge=1, description="newest snapshots that stay")
+    memory_every: int = Field(
+        default=0, ge=0, description="steps between snapshots in the RAM of each host and its neighbour; 0: none"
+    )
+    mtbf: str = Field(
+        default="24h", description="with 'auto': the mean time between two failures; what the run has seen joins it"
+    )
+
+    @field_validator("every")
+    @classmethod
+    def _every_can_be_read(cls, every: int | str) -> int | str:
+        if every == "auto" or (isinstance(every, int) and every >= 0):
+            return every
+        if isinstance(every, int) or _seconds(every, "snapshot.every") <= 0.0:
+            raise ValueError("a number of steps from 0 on, a time above 0 such as '30s', or 'auto'")
+        return every
+
+    @field_validator("mtbf")
+    @classmethod
+    def _mtbf_can_be_read(cls, mtbf: str) -> str:
+        if _seconds(mtbf, "snapshot.mtbf") <= 0.0:
+            raise ValueError("a time above 0, such as '24h'")
+        return mtbf
+
+
+class JournalSection(Section):
+    """What is kept of each step between two snapshots, so that the last completed step survives."""
+
+    steps: Literal["off", "squeezed"] = Field(
+        default="off", description="'squeezed': write down every step whose gradients travel squeezed; 'off': none"
+    )
+    fsync_s: float = Field(default=5.0, ge=0, description="a host that dies loses at most the steps of so many seconds")
+    queue_mb: float = Field(default=64.0, gt=0, description="what may wait to be written, in MB, before steps wait")
+
+
+def _seconds(text: str, field: str) -> float:
+    try:
+        return parse_seconds(text, field=field)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from trainingkit.precision.compute import choose_compute
 from trainingkit.trainer.recipe import KitConfig
 
 RUNS = Path("runs")
+_OPENED = itertools.count()
+"""Sessions of this process: a script may open one after the other, and a restarted one opens the same again."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,8 @@ def open_session(config: KitConfig, *, run: RunFolder | None = None, capture: bo
     timeout_s = config.sync.timeout_s
     meeting = join(place, join_s=config.sync.join_s, timeout_s=timeout_s, backend=backend)
     group = meeting.group if meeting else None
-    folder = run or RunFolder(Path(_shared(meeting, "run", str(_run_path(config)))))
+    number = next(_OPENED)
+    folder = run or RunFolder(_agreed_path(meeting, number, config, place))
     folder.create()
     folder.outcome(place.rank).unlink(missing_ok=True)
     stop_logging = to_file(folder.log(place.rank))
@@ -132,8 +136,22 @@ def choose_device(wanted: str, local_rank: int) -> torch.device:
     return device
 
 
-def _run_path(config: KitConfig) -> Path:
-    return Path(config.run.folder or new_run_path(RUNS, config.name)).absolute()
+def _agreed_path(meeting: Meeting | None, number: int, config: KitConfig, place: Place) -> Path:
+    """The run folder, the same on all ranks, and after a restart the same as before.
+
+    Raises:
+        ConfigError: after a restart nobody would know what the first start had chosen.
+    """
+    if config.run.folder is None and place.max_restarts > 0 and not place.agent_store:
+        raise ConfigError(
+            "A job that may be restarted needs a run folder: its launcher keeps no store to agree on one.",
+            field="run.folder",
+            found="nothing",
+            expected="a folder",
+            next_step="Add it, for example with --set run.folder=runs/NAME.",
+        )
+    path = Path(config.run.folder or new_run_path(RUNS, config.name)).absolute()
+    return Path(meeting.keep(f"run/{number}", str(path))) if meeting else path
 
 
 def _shared(meeting: Meeting | None, key: str, value: str) -> str:

@@ -7,13 +7,17 @@ from functools import partial
 from torch import nn
 
 from trainingkit.bench.contender import Builder, Contender, Setting, data_parallel, dense_bytes, ring_bytes
+from trainingkit.bench.contenders.apart import of_text
 from trainingkit.sync.auto.ladder import PLAIN, Rung
 from trainingkit.sync.bucketsize import bucket_mb, trainable
 from trainingkit.sync.doors import squeeze
+from trainingkit.sync.every import parse_every
 
 
 def of_rung(rung: Rung) -> Builder:
     """The builder of a rung's contender."""
+    if rung.apart:
+        return of_text(str(rung), parse_every(str(rung)))
     return _plain if rung.codec == PLAIN else partial(_squeezed, rung=rung)
 
 

@@ -11,7 +11,7 @@ from trainingkit.bench.advise.coding import Bench
 from trainingkit.bench.advise.facts import Facts
 from trainingkit.sync.auto.advice import Situation
 from trainingkit.sync.auto.forecast import Link, Load, Window
-from trainingkit.sync.auto.ladder import LADDER, Rung
+from trainingkit.sync.auto.ladder import Rung, whole_ladder
 from trainingkit.sync.buckets import Shape
 from trainingkit.sync.bucketsize import bucket_mb
 
@@ -41,8 +41,13 @@ class Numbers:
     code_here: bool = False
 
 
-def facts_of(numbers: Numbers, rungs: Sequence[Rung] = LADDER) -> Facts:
-    """The situation that the numbers describe."""
+def facts_of(numbers: Numbers, rungs: Sequence[Rung] | None = None) -> Facts:
+    """The situation that the numbers describe.
+
+    Args:
+        rungs: None: the whole ladder.
+    """
+    rungs = whole_ladder() if rungs is None else rungs
     elements = min(numbers.params, round(bucket_mb(numbers.params, numbers.bucket_mb) * (1 << 20) / 4))
     buckets = max(1, round(numbers.params / elements))
     shape = Shape((SQUEEZED,), {SQUEEZED: elements})

@@ -25,7 +25,7 @@ from trainingkit.data.contract import Corpus
 from trainingkit.data.loader import Loader
 from trainingkit.precision.compute import choose_compute
 from trainingkit.sync.auto.forecast import Link
-from trainingkit.sync.auto.ladder import LADDER
+from trainingkit.sync.auto.ladder import MAX_EVERY, whole_ladder
 from trainingkit.sync.plain import wrap
 from trainingkit.trainer.recipe import Recipe
 from trainingkit.trainer.rng import seed_all
@@ -79,7 +79,8 @@ def measure_recipe(recipe: Recipe, place: Place, wish: Wish, tell: Tell) -> Fact
         watch = Stopwatch(work_of(recipe, place), meeting.group)
         watch.warm()
         ranks = wish.ranks or place.world_size
-        return measure(watch, meeting.group, LADDER, ranks=ranks, link=wish.link, tell=tell)
+        rungs = whole_ladder(recipe.sync.max_every or MAX_EVERY)
+        return measure(watch, meeting.group, rungs, ranks=ranks, link=wish.link, tell=tell)
     finally:
         leave()
 

@@ -25,12 +25,10 @@ from trainingkit.core.files import write_atomic
 from trainingkit.core.section import check
 from trainingkit.netlab.rates import parse_rate
 from trainingkit.sync.auto.flying import Auto
-from trainingkit.sync.auto.forecast import Link, pick
+from trainingkit.sync.auto.forecast import Link
 from trainingkit.sync.auto.moves import write_move
+from trainingkit.sync.listening import of_gradients
 from trainingkit.sync.piloting import AutoSettings
-from trainingkit.sync.squeezed import Squeezed
-
-SLACK = 0.02
 
 
 class Worker:
@@ -77,7 +75,8 @@ class Worker:
             self._tell("replay", again.steps / entrant.steps, None)
             self.rank.turn(again, 1)
         same = digest(again.model) == digest(entrant.model)
-        return self._same(f"{same} {digest(again.model)}") and same
+        with again.contender.agreed():
+            return self._same(f"{same} {digest(again.model)}") and same
 
     def _same(self, text: str) -> bool:
         """Whether all ranks have the same text."""
@@ -108,8 +107,9 @@ def digest(model: nn.Module) -> str:
 
 def _pilot_of(entrant: Entrant) -> Auto:
     sync = entrant.contender.sync
-    assert isinstance(sync, Squeezed) and isinstance(sync.pilot, Auto)
-    return sync.pilot
+    squeezed = of_gradients(sync) if sync is not None else None
+    assert squeezed is not None and isinstance(squeezed.pilot, Auto)
+    return squeezed.pilot
 
 
 def _right(pilot: Auto, rate: str, rung: str) -> tuple[str, float]:
@@ -119,7 +119,7 @@ def _right(pilot: Auto, rate: str, rung: str) -> tuple[str, float]:
     if times is None:
         return "unknown", float("nan")
     names = [str(each) for each in pilot.rungs]
-    right = pick(times, slack=SLACK)
+    right = pilot.choose(times)
     return names[right], times[names.index(rung)] / times[right]
 
 

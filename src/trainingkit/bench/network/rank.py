@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch.distributed as dist
 from torch import nn
 
 from trainingkit.bench.contender import Builder, Contender, Setting, builder_of
+from trainingkit.bench.naming import read_name
 from trainingkit.bench.network.interfaces import sent_bytes
 from trainingkit.bench.network.spec import AGAIN, NetworkSpec
 from trainingkit.bench.paired import ContenderFailed
@@ -41,12 +43,21 @@ CPU = torch.device("cpu")
 
 @dataclass
 class Entrant:
-    """A contender in this rank, with all that belongs to its copy of the model."""
+    """A contender in this rank, with all that belongs to its copy of the model.
+
+    Args:
+        compute: "bf16" or "fp32".
+        peak_rates: of each of the optimizer's groups.
+        factor: share of the peak rate by the 0-based number of the step.
+    """
 
     name: str
     contender: Contender
     model: nn.Module
     optimizer: torch.optim.Optimizer
+    compute: str
+    peak_rates: list[float]
+    factor: Callable[[int], float]
     steps: int = 0
     losses: list[list[float]] = field(default_factory=list)
 
@@ -77,35 +88,53 @@ class Rank:
         self._order = SampleOrder(len(self.corpus.train), spec.seed)
         self._lead_s = LEAST_LEAD_S
 
-    def enter(self, name: str, build: Builder | None = None) -> Entrant:
+    def enter(
+        self,
+        name: str,
+        build: Builder | None = None,
+        *,
+        rates: Mapping[str, float] | None = None,
+        factor: Callable[[int], float] | None = None,
+    ) -> Entrant:
         """Build a contender from the same seed as all others; "X again" is a second copy of "X". Collective.
 
         Args:
             build: in place of the builder of that name.
+            rates: settings of its optimizer, where the name does not give them; default: `PEAK_LR`.
+            factor: share of the peak rate by the 0-based number of the step; default: a linear warm-up.
         """
         seed_all(self.spec.seed)
+        named = read_name(name.removesuffix(AGAIN))
         model = choose(MODELS, self.scale.model, field="model").build(self.corpus.info)
-        optimizer = choose(OPTIMIZERS, {"kind": "adamw", "lr": PEAK_LR}, field="optimizer").build(model)
+        settings = {**({"lr": PEAK_LR} if rates is None else rates), **named.optimizer}
+        optimizer = choose(OPTIMIZERS, settings, field="optimizer").build(model)
         timeout = datetime.timedelta(seconds=self.spec.timeout_s)
         group = dist.new_group(backend="gloo", timeout=timeout)
         assert isinstance(group, dist.ProcessGroup)
-        setting = Setting(group, self.spec.codec, self.spec.timeout_s)
-        build = build or builder_of(name.removesuffix(AGAIN))
-        return Entrant(name, build(model, setting), model, optimizer)
+        setting = Setting(group, self.spec.codec, self.spec.timeout_s, optimizer, self.spec.max_every)
+        build = build or builder_of(named.way)
+        peaks = [parameters["lr"] for parameters in optimizer.param_groups]
+        compute = named.compute or self.compute
+        return Entrant(name, build(model, setting), model, optimizer, compute, peaks, factor or warming)
 
-    def turn(self, entrant: Entrant, steps: int) -> Turn:
+    def turn(self, entrant: Entrant, steps: int, *, rests: bool = False) -> Turn:
         """Take `steps` steps, beginning at the same moment as the other ranks.
+
+        Args:
+            rests: the turn lasts until nothing is on its way any more.
 
         Raises:
             ContenderFailed: on all ranks, when it failed on any.
         """
-        batches = [self._batch(entrant.steps + number) for number in range(steps)]
+        batches = [self.batch(entrant.steps + number) for number in range(steps)]
         start_s = self._agreed_start()
         before = sent_bytes()
         said, problem = 0, ""
         try:
             for batch in batches:
-                said += self._step(entrant, batch)
+                said += self.step(entrant, batch)
+            if rests:
+                entrant.contender.rest()
         except RuntimeError as error:
             problem = str(error).splitlines()[0][:300]
             self.meeting.store.set(f"failed/{entrant.name}", f"rank {self.meeting.rank}: {problem}")
@@ -118,15 +147,17 @@ class Rank:
         counted = None if before is None or after is None else (after - before) / steps
         return Turn(seconds / steps, counted, said / steps)
 
-    def look(self, entrant: Entrant) -> None:
+    def look(self, entrant: Entrant, *, even_if_not_due: bool = False) -> None:
         """Note the validation loss when one is due. Collective."""
-        if not entrant.contender.agrees or entrant.steps % self.spec.eval_every:
+        due = even_if_not_due or entrant.steps % self.spec.eval_every == 0
+        if not entrant.contender.agrees or not due:
             return
         share = eval_batches(
             self.corpus.validation, self.scale.batch_size, self.meeting.rank, self.world_size, self.scale.eval_samples
         )
         group = self.meeting.group
-        metrics, _ = evaluate(entrant.model, share, info=None, group=group, compute=self.compute, device=CPU)
+        with entrant.contender.agreed():
+            metrics, _ = evaluate(entrant.model, share, info=None, group=group, compute=entrant.compute, device=CPU)
         entrant.losses.append([float(entrant.steps), metrics["loss"]])
 
     def agree(self, value: float) -> float:
@@ -147,13 +178,14 @@ class Rank:
             "validation_samples": self.scale.eval_samples,
         }
 
-    def _step(self, entrant: Entrant, batch: Batch) -> int:
+    def step(self, entrant: Entrant, batch: Batch) -> int:
+        """One step, whenever this rank comes to it; returns the bytes that the contender says it sent."""
         contender, optimizer = entrant.contender, entrant.optimizer
-        for group in optimizer.param_groups:
-            group["lr"] = PEAK_LR * min(1.0, (entrant.steps + 1) / WARMUP_STEPS)
+        for group, peak in zip(optimizer.param_groups, entrant.peak_rates, strict=True):
+            group["lr"] = peak * entrant.factor(entrant.steps)
         optimizer.zero_grad(set_to_none=True)
         with contender.backward():
-            with forward_context(self.compute, CPU):
+            with forward_context(entrant.compute, CPU):
                 loss = contender.module(**batch).loss
             loss.backward()
         torch.nn.utils.clip_grad_norm_(entrant.model.parameters(), CLIP_NORM)
@@ -161,7 +193,8 @@ class Rank:
         entrant.steps += 1
         return contender.finish()
 
-    def _batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> Batch:
+        """This rank's batch of the 0-based step, the same for every contender."""
         size = self.scale.batch_size
         first = (step * self.world_size + self.meeting.rank) * size
         return gather(self.corpus.train, self._order.indices(first, size))
@@ -180,3 +213,8 @@ class Rank:
         tensor = torch.tensor(values, dtype=torch.float64)
         dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=self.meeting.group)
         return tensor.tolist()
+
+
+def warming(step: int) -> float:
+    """Linear warm-up over `WARMUP_STEPS`, then the peak rate."""
+    return min(1.0, (step + 1) / WARMUP_STEPS)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainingkit.bench.contender import builder_of
+from trainingkit.bench.naming import read_name
 from trainingkit.bench.network.spec import Measured, NetworkSpec
 from trainingkit.bench.network.stage import SHAPE, Stage
 from trainingkit.bench.network.summary import summarise
@@ -63,6 +64,16 @@ def run(spec: NetworkSpec, *, command: str, show: Show = lambda glance: None) ->
         ClusterError: no lab can be made here, or the reference or the judged contender failed.
         ConfigError: the spec cannot be used.
     """
+    return summarise(spec, measure(spec, show=show), command=command)
+
+
+def measure(spec: NetworkSpec, *, show: Show = lambda glance: None) -> Measured:
+    """What the workers measure in a lab.
+
+    Raises:
+        ClusterError: no lab can be made here, or the reference or the judged contender failed.
+        ConfigError: the spec cannot be used.
+    """
     _check(spec)
     lab_spec = LabSpec(hosts=spec.hosts, link=UNSHAPED, delay_s=spec.delay_s)
     dropped: dict[str, str] = {}
@@ -77,7 +88,7 @@ def run(spec: NetworkSpec, *, command: str, show: Show = lambda glance: None) ->
             dropped[outcome.contender] = f"it ended the process. {outcome.error.problem}"
     outcome.labels |= {name: name for name in dropped}
     outcome.failed |= dropped
-    return summarise(spec, outcome, command=command)
+    return outcome
 
 
 def _check(spec: NetworkSpec) -> None:
@@ -87,7 +98,7 @@ def _check(spec: NetworkSpec) -> None:
     if spec.codec not in (NO_CODEC, AUTO_CODEC):
         parse(spec.codec, field="--codec")
     for name in spec.contenders:
-        builder_of(name)
+        builder_of(read_name(name).way)
     if spec.hosts < 2:
         raise ConfigError(
             "A network needs two hosts.",

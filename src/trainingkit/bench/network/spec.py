@@ -55,7 +55,10 @@ SCALES = {
 
 
 class NetworkSpec(Section):
-    """One run of the bench. `minutes` is what timing and losses may take together; start and warm-up come on top."""
+    """One run of the bench. `minutes` is what timing and losses may take together; start and warm-up come on top.
+
+    A contender takes at least `guest_turns` turns, whatever they cost; None: three, and five beside the controller.
+    """
 
     hosts: int = Field(default=4, description="hosts, one process on each")
     link: str = "100mbit"
@@ -65,6 +68,8 @@ class NetworkSpec(Section):
     contenders: list[str] = Field(default=list(GUESTS))
     rounds: int = Field(default=12, ge=1)
     steps_per_turn: int = Field(default=1, ge=1)
+    guest_turns: int | None = Field(default=None, ge=1)
+    max_every: int | None = Field(default=None, ge=1)
     minutes: float = Field(default=4.0, gt=0)
     loss_steps: int = Field(default=40, ge=0)
     eval_every: int = Field(default=5, ge=1)

@@ -7,6 +7,7 @@ more steps on open links until all contenders that agree have taken as many; the
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from pathlib import Path
@@ -25,7 +26,7 @@ from trainingkit.sync.section import AUTO_CODEC
 
 FEWEST_FOR_BOUNDS = 5
 """Turns of a guest whose ratio is a claim: that the controller is never slower than plain DDP."""
-SETTLE_STEPS = 60
+SETTLE_STEPS = 100
 """The most that a contender may take to find its way of sending."""
 
 
@@ -65,10 +66,14 @@ class Worker:
             entrant = self.entrants[name] = self.rank.enter(name)
             self.measured.labels[name] = entrant.contender.label
             self.rank.look(entrant)
-            for _ in range(self.spec.warm_steps):
+            for _ in range(self._warm_steps(entrant)):
                 if name not in self.measured.failed:
                     self._try_step(entrant)
         self.measured.facts = self.rank.facts(self.entrants[REFERENCE])
+
+    def _warm_steps(self, entrant: Entrant) -> int:
+        """Whole periods, and then so many that a turn begins in a quiet moment."""
+        return _whole(self.spec.warm_steps, entrant.contender.period) + entrant.contender.lead()
 
     def _settle(self, *, searching: bool) -> None:
         """Steps until a contender sends as it will go on sending, on all ranks alike.
@@ -82,8 +87,9 @@ class Worker:
             taken = 0
             while name not in self.measured.failed and not entrant.contender.settled() and taken < SETTLE_STEPS:
                 self._tell("settling", name, taken / SETTLE_STEPS)
-                self._try_step(entrant)
-                taken += 1
+                steps = entrant.contender.rhythm()[0] if entrant.contender.rhythm is not None else 1
+                self._try_step(entrant, steps)
+                taken += steps
             if taken and searching:
                 how = "" if entrant.contender.settled() else "not within "
                 self.measured.facts["settled_after"] = f"{how}{taken} steps"
@@ -96,6 +102,7 @@ class Worker:
                 field="bench network",
                 next_step="Mend that; it trains without any exchange. A smaller --scale needs less memory.",
             )
+        fewest = FEWEST_FOR_BOUNDS if self.spec.codec == AUTO_CODEC else Plan.guest_turns
         plan = Plan(
             reference=REFERENCE,
             twin=TWIN,
@@ -103,7 +110,7 @@ class Worker:
             guests=tuple(name for name in self.spec.contenders if name not in failed),
             rounds=self.spec.rounds,
             budget_s=self.spec.timing_s / self.spec.steps_per_turn,
-            guest_turns=FEWEST_FOR_BOUNDS if self.spec.codec == AUTO_CODEC else Plan.guest_turns,
+            guest_turns=self.spec.guest_turns or fewest,
             seed=self.spec.seed,
         )
         return measure(plan, self._timed_turn, after_round=lambda turns: self._tell_round(plan, turns))
@@ -111,12 +118,21 @@ class Worker:
     def _timed_turn(self, name: str) -> float:
         entrant = self.entrants[name]
         self._tell("timing", name)
-        turn = self.rank.turn(entrant, self.spec.steps_per_turn)
+        turn = self.rank.turn(entrant, _whole(self.spec.steps_per_turn, self._period(entrant)), rests=True)
         if turn.wire_bytes is not None:
             self.measured.wire_bytes.setdefault(name, []).append(turn.wire_bytes)
         self.measured.said_bytes.setdefault(name, []).append(turn.said_bytes)
         self.rank.look(entrant)
         return turn.seconds
+
+    def _period(self, entrant: Entrant) -> int:
+        """Steps of a turn's unit. Where a contender changes it, steps up to where a turn may begin are not timed."""
+        contender = entrant.contender
+        if contender.rhythm is None:
+            return contender.period
+        for _ in range(contender.rhythm()[1]):
+            self._try_step(entrant)
+        return contender.rhythm()[0]
 
     def _catch_up(self) -> None:
         """Steps on open links, always the contender that is furthest behind, until there are enough or time is up."""
@@ -130,9 +146,9 @@ class Worker:
             self._tell("losses", behind.name, max(spent, behind.steps / self.spec.loss_steps))
             self._try_step(behind)
 
-    def _try_step(self, entrant: Entrant) -> None:
+    def _try_step(self, entrant: Entrant, steps: int = 1) -> None:
         try:
-            self.rank.turn(entrant, 1)
+            self.rank.turn(entrant, steps)
         except ContenderFailed as error:
             self.measured.failed[entrant.name] = str(error)
             return
@@ -153,6 +169,11 @@ class Worker:
             done = max(turns.total_s() / plan.budget_s, turns.rounds / plan.most_rounds)
             kept = turns.kept_share(JUDGED, REFERENCE).value
             self.stage.tell(part="timing", contender="", done=done, rounds=turns.rounds, kept_share=f"{kept:.3f}")
+
+
+def _whole(steps: int, period: int) -> int:
+    """The least number of whole periods that holds so many steps, in steps."""
+    return period * math.ceil(steps / period)
 
 
 def main(folder: str) -> None:

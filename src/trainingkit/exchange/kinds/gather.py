@@ -69,6 +69,18 @@ class GatherRound:
         self._received = torch.zeros(lanes[0].world_size, size, dtype=torch.uint8)
         self._said: Pending | None = None
 
+    @property
+    def heard(self) -> torch.Tensor:
+        """All ranks' messages."""
+        return self._received
+
+    def hear_again(self, heard: torch.Tensor) -> None:
+        """See `exchange.registry.Repeatable`."""
+        self.finite, factors = messages.listen(heard)
+        self.counted = factors[self._lanes[0].rank] != 0
+        pieces = [part.values.pieces for part in self.parts]
+        messages.mean(self.parts, heard, factors, pieces, each=self._each)
+
     def _say(self) -> None:
         with self._clock.stage("encode"):
             messages.say(self.parts, self._sent, weight=self._weight())
@@ -79,7 +91,4 @@ class GatherRound:
         with self._clock.stage("wire"):
             self._said.wait()
         with self._clock.stage("decode"):
-            self.finite, factors = messages.listen(self._received)
-            self.counted = factors[self._lanes[0].rank] != 0
-            pieces = [part.values.pieces for part in self.parts]
-            messages.mean(self.parts, self._received, factors, pieces, each=self._each)
+            self.hear_again(self._received)

@@ -77,6 +77,15 @@ class ShardedRound:
         self._asked: Pending | None = None
         self._answered: Pending | None = None
 
+    @property
+    def heard(self) -> torch.Tensor:
+        """The owners' replies."""
+        return self._replies
+
+    def hear_again(self, heard: torch.Tensor) -> None:
+        """See `exchange.registry.Repeatable`."""
+        self.finite = messages.hear(self.parts, heard)
+
     def _say(self) -> None:
         with self._clock.stage("encode"):
             messages.say(self.parts, self._sent, weight=self._weight())
@@ -96,4 +105,4 @@ class ShardedRound:
         with self._clock.stage("wire"):
             self._answered.wait()
         with self._clock.stage("decode"):
-            self.finite = messages.hear(self.parts, self._replies)
+            self.hear_again(self._replies)

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainingkit.core.units import format_bytes, format_seconds
-from trainingkit.sync.auto.controller import SLACK
-from trainingkit.sync.auto.forecast import Link, Load, Window, forecast, pick
+from trainingkit.sync.auto.controller import APART_WORTH, SLACK
+from trainingkit.sync.auto.forecast import Link, Load, Window, forecast, pick_of
 from trainingkit.sync.auto.ladder import LADDER, MAX_RATIO, MIN_DENSITY, PLAIN, Rung, within_limits
 
 HIDDEN_SHARE = 0.05
@@ -23,6 +23,7 @@ HIDDEN_SHARE = 0.05
 WORTH = 0.03
 """A codec that makes steps less than this much shorter is not worth having."""
 AUTO = 'With sync.codec = "auto" a run chooses by the same forecast, and by what it then measures.'
+APART = " Ranks then train on their own between rounds, so more steps may be needed for the same loss."
 TOLERABLE_SHARE = 0.1
 """Of a step: a wait that one can live with."""
 
@@ -103,11 +104,17 @@ class Advice:
         return self.rows[self.best]
 
 
-def advise(situation: Situation, *, max_ratio: float = MAX_RATIO, min_density: float = MIN_DENSITY) -> Advice:
+def advise(
+    situation: Situation,
+    *,
+    max_ratio: float = MAX_RATIO,
+    min_density: float = MIN_DENSITY,
+    apart_worth: float = APART_WORTH,
+) -> Advice:
     """Forecast all rungs and choose.
 
     Args:
-        max_ratio, min_density: the controller's limits (`[sync]` of a recipe).
+        max_ratio, min_density, apart_worth: the controller's limits (`[sync]` of a recipe).
     """
     plain = situation.plain
     assert plain is not None and situation.ranks > 1
@@ -116,7 +123,7 @@ def advise(situation: Situation, *, max_ratio: float = MAX_RATIO, min_density: f
         _row(situation, rung, load, plain_s, allowed=within_limits(rung, max_ratio=max_ratio, min_density=min_density))
         for rung, load in zip(situation.rungs, situation.loads, strict=True)
     )
-    best = _best(rows, situation.rest_s)
+    best = _best(rows, situation.rest_s, apart_worth)
     rho = plain.sent_bytes / situation.link.bytes_per_s / situation.none_s
     return Advice(situation, rows, best, rho, tuple(_sentences(rows, best, situation)))
 
@@ -126,7 +133,7 @@ def _row(situation: Situation, rung: Rung, load: Load, plain_s: float, *, allowe
     step_s = found.step_s + situation.rest_s
     return Row(
         rung=rung,
-        sent_bytes=load.sent_bytes,
+        sent_bytes=load.step_bytes,
         step_s=step_s,
         exposed_s=found.exposed_s,
         code_s=load.code_s,
@@ -137,10 +144,10 @@ def _row(situation: Situation, rung: Rung, load: Load, plain_s: float, *, allowe
     )
 
 
-def _best(rows: Sequence[Row], rest_s: float) -> int:
+def _best(rows: Sequence[Row], rest_s: float, apart_worth: float) -> int:
     """The controller looks at the step without its rest. Where a codec gains next to nothing, plain DDP is better."""
     times = [row.step_s - rest_s if row.allowed else None for row in rows]
-    best = pick(times, slack=SLACK)
+    best = pick_of(times, [row.rung.apart for row in rows], slack=SLACK, worth=apart_worth)
     return 0 if rows[0].rung.codec == PLAIN and rows[best].vs_plain < 1.0 + WORTH else best
 
 
@@ -155,6 +162,7 @@ def _sentences(rows: Sequence[Row], best: int, situation: Situation) -> list[str
         f"{chosen.vs_plain:.2g} times as fast as plain DDP, {kept}; "
         f"{format_bytes(chosen.sent_bytes)} instead of {format_bytes(plain.sent_bytes)} a step."
     )
+    said += APART if chosen.rung.apart else ""
     return [said, *_what_else(rows, chosen, situation), AUTO]
 
 

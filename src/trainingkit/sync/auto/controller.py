@@ -1,7 +1,8 @@
 """Which rung, from when on? A search when the link is new, then rest until something has changed.
 
     search   some steps on a rung give its time; a forecast gives that of all others. The least lossy rung that hides is
-             taken, after those that may hide as well have been tried. Plain is tried where it may be as fast.
+             taken, after those that may hide as well have been tried. Plain is tried where it may be as fast. Ranks
+             train apart only where every rung of gradients is clearly slower.
     rest     nothing moves, unless the link or the computing changed (search again), a guard complains (a rung back), or
              the run has proved stable (rungs beyond the published limits are allowed).
 
@@ -13,11 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from trainingkit.core.errors import CheckpointError
 from trainingkit.sync.auto.epoch import RECENT, SAMPLES, Epoch, mbit, median
-from trainingkit.sync.auto.forecast import Forecast, Link, Load, Window, forecast, pick
+from trainingkit.sync.auto.forecast import Forecast, Link, Load, Window, forecast, pick_of
 from trainingkit.sync.auto.guards import Guards
 from trainingkit.sync.auto.ladder import PLAIN, START, Rung, within_limits
 from trainingkit.sync.auto.moves import Move
@@ -31,6 +33,17 @@ WORTH_A_TRY = 0.15
 """A less lossy rung whose forecast is at most this much above the best is measured before it is given up."""
 PLAIN_WORTH_A_TRY = 0.35
 """The same for plain DDP: a codec may slow computing down in ways that no figure of the step shows."""
+APART_WORTH = 0.2
+"""Training apart is another algorithm, which needs more steps for the same loss: about so many more, in a small decoder
+(docs/decisions/0014-every-in-auto.md). It begins where every rung of gradients makes steps longer by this much."""
+ASKED_WORTH = 0.05
+"""The same where a person has said how many steps ranks may train apart, so that speed is what is wanted."""
+STAY_SHARE = 0.5
+"""It ends where a rung of gradients makes steps longer by less than this share of that."""
+FEWEST_ROUNDS = 2
+"""That tell what a rung takes on which ranks train apart."""
+HIDE_SHARE = 0.5
+"""Of the window, where no step of gradients has shown it yet."""
 SETTLE_STEPS = 2
 """After a move: one on its way yet, and one that meets cold buffers."""
 MOST_TRIES = 4
@@ -47,6 +60,7 @@ class Controller:
         ladder: from the least lossy on.
         shared: which part of the codec's seconds computing loses: 1 on a CPU, 0 on a GPU.
         max_ratio, min_density: limits until the run has proved stable.
+        apart_worth: by how much the steps of gradients' rungs must be longer before ranks train apart.
     """
 
     def __init__(
@@ -56,7 +70,9 @@ class Controller:
         shared: float,
         max_ratio: float,
         min_density: float,
+        apart_worth: float = APART_WORTH,
     ) -> None:
+        self._apart_worth = apart_worth
         self.ladder = tuple(ladder)
         self._first = self.index = next((i for i, rung in enumerate(ladder) if rung.codec == START), 0)
         self.loads: Callable[[], Sequence[Load] | None] = lambda: None
@@ -71,6 +87,7 @@ class Controller:
         self._barred: dict[int, int] = {}
         self._code_s: dict[int, float] = {}
         self._last_window: Window | None = None
+        self._hide_share = HIDE_SHARE
 
     @property
     def rung(self) -> Rung:
@@ -82,6 +99,10 @@ class Controller:
         self._skip += steps
 
     @property
+    def _wanted_samples(self) -> int:
+        return max(FEWEST_ROUNDS, SAMPLES // self.rung.every) if self.rung.apart else SAMPLES
+
+    @property
     def settled(self) -> bool:
         """Whether the search is over."""
         return self._epoch.settled
@@ -90,7 +111,8 @@ class Controller:
         """Take in one agreed step on the present rung; the move that follows from it, if any.
 
         Args:
-            step: exchanges that were made so far.
+            step: steps so far.
+            seen: where ranks train apart, times and rate come once a round, as those of its mean step.
         """
         self._barred = {index: until for index, until in self._barred.items() if until > step}
         self._steady = self._steady + 1 if seen.committed else 0
@@ -109,7 +131,7 @@ class Controller:
             return self._anew(step) if epoch.has_changed and (epoch.hurts or not self._resting(step)) else None
         if epoch.settled:
             return self._rest(step) if len(epoch.samples) == RECENT else None
-        return self._search(step) if len(epoch.samples) >= SAMPLES else None
+        return self._search(step) if len(epoch.samples) >= self._wanted_samples else None
 
     def forecasts(self) -> list[Forecast] | None:
         """By rung, as of now; None while too little is known."""
@@ -128,13 +150,22 @@ class Controller:
             for index in range(len(self.ladder))
         ]
 
+    def choose(self, times: Sequence[float | None]) -> int:
+        """The least lossy rung that hides; see `APART_WORTH` and `STAY_SHARE`.
+
+        Args:
+            times: seconds of a step by rung; None: not to be used.
+        """
+        worth = self._apart_worth * (STAY_SHARE if self.rung.apart else 1.0)
+        return pick_of(times, [rung.apart for rung in self.ladder], slack=SLACK, worth=worth)
+
     def state_dict(self) -> dict[str, Any]:
         """JSON: where the ladder stands; what was measured is measured again."""
         return {
             "rung": str(self.rung),
             "steady": self._steady,
             "lifted": self._lifted,
-            "barred": [[index, until] for index, until in self._barred.items()],
+            "barred": [[str(self.ladder[index]), until] for index, until in self._barred.items()],
             "guards": self._guards.state_dict(),
         }
 
@@ -158,7 +189,7 @@ class Controller:
         self._steady = state.get("steady", 0)
         self._lifted = state.get("lifted", False)
         self._guards = Guards(**state.get("guards", {}))
-        self._barred = {int(index): int(until) for index, until in state.get("barred", [])}
+        self._barred = {names.index(name): int(until) for name, until in state.get("barred", []) if name in names}
         self._epoch = Epoch()
         self._settled_at = 0
         self._skip = SETTLE_STEPS
@@ -169,7 +200,7 @@ class Controller:
         times = self._times(step)
         if times is None:
             return None
-        target = pick(times, slack=SLACK)
+        target = self.choose(times)
         if epoch.tries < MOST_TRIES:
             target = self._to_try(times, target)
         if target != self.index and (target in epoch.measured or epoch.tries < MOST_TRIES):
@@ -181,12 +212,19 @@ class Controller:
         return None
 
     def _to_try(self, times: Sequence[float | None], target: int) -> int:
-        """The least lossy rung not measured yet that may be as good as the target; else the target."""
-        measured = self._epoch.measured
+        """The least lossy rung not measured yet that may be as good as the target; else the target.
+
+        Only one that is shorter than all that lose less; and nobody goes back to gradients for a try.
+        """
+        known = [(index, seconds) for index, seconds in enumerate(times[: target + 1]) if seconds is not None]
         best = min(seconds for seconds in times if seconds is not None)
-        for index, seconds in enumerate(times[: target + 1]):
-            worth = PLAIN_WORTH_A_TRY if self.ladder[index].codec == PLAIN else WORTH_A_TRY
-            if seconds is not None and index not in measured and seconds <= best * (1.0 + worth):
+        shortest = math.inf
+        for index, seconds in known:
+            rung = self.ladder[index]
+            worth = PLAIN_WORTH_A_TRY if rung.codec == PLAIN else WORTH_A_TRY
+            gains = seconds * (1.0 + SLACK) <= shortest and (rung.apart or not self.rung.apart)
+            shortest = min(shortest, seconds)
+            if gains and index not in self._epoch.measured and seconds <= best * (1.0 + worth):
                 return index
         return target
 
@@ -203,7 +241,7 @@ class Controller:
         if times is None or self._lifted or self._steady < STABLE_STEPS:
             return None
         self._lifted = True
-        target = pick(times, slack=SLACK)
+        target = self.choose(times)
         if target > self.index and not within_limits(self.ladder[target], **self._limits):
             epoch.settled, epoch.tries = False, 0
             return self._move(step, target, f"{STABLE_STEPS} steady steps: {self._why(times, target)}")
@@ -241,7 +279,7 @@ class Controller:
         times = self._times(step)
         if times is None:
             return None
-        target = pick(times, slack=SLACK)
+        target = self.choose(times)
         here = times[self.index]
         if target > self.index and here is not None and here <= min(s for s in times if s is not None) * (1.0 + HOLD):
             target = self.index
@@ -252,40 +290,46 @@ class Controller:
         return self._move(step, target, f"{changed}: {self._why(times, target)}")
 
     def _back(self, step: int, complaint: str) -> Move:
-        """A rung back; the present one is barred for a while."""
+        """A rung back, to one within the limits where the present one is; that one is barred for a while."""
         self._barred[self.index] = step + BARRED_STEPS
         self._settle(step)
-        return self._move(step, self.index - 1, f"{complaint}: a rung back")
+        within = within_limits(self.rung, **self._limits)
+        less = [i for i in range(self.index) if not within or within_limits(self.ladder[i], **self._limits)]
+        return self._move(step, max(less, default=0), f"{complaint}: a rung back")
 
     def _move(self, step: int, target: int, reason: str) -> Move:
-        self._learn_code()
+        self._learn()
         self._last_window = self._window() or self._last_window
         self.index = target
         self._epoch.samples, self._epoch.odd = [], []
         self._skip = SETTLE_STEPS
         return Move(step, self.rung, reason)
 
-    def _learn_code(self) -> None:
-        if self._epoch.samples:
-            self._code_s[self.index] = median(self._epoch.samples, _code_s)
+    def _learn(self) -> None:
+        """Keep what only steps on this rung show."""
+        samples = self._epoch.samples
+        if samples:
+            self._code_s[self.index] = median(samples, _code_s)
+        if samples and not self.rung.apart:
+            self._hide_share = median(samples, lambda seen: seen.hide_s / seen.window_s)
 
     def _load(self, index: int, loads: Sequence[Load]) -> Load:
-        """A rung's load; the seconds of coding as they were seen, or as those of the present rung."""
+        """A rung's load; the seconds of coding an exchange as they were seen, or as those of the present rung."""
         load = loads[index]
         if self.ladder[index].codec == PLAIN:
-            return Load(load.bucket_bytes, load.trips, 0.0)
+            return replace(load, code_s=0.0)
         here = [seen for seen in self._epoch.samples if seen.code_s != UNKNOWN]
         known = self._code_s.get(index) or (median(here, _code_s) if here and self.rung.codec != PLAIN else load.code_s)
-        return Load(load.bucket_bytes, load.trips, known)
+        return replace(load, code_s=known)
 
     def _window(self) -> Window | None:
         samples = self._epoch.samples
         if not samples:
             return None
-        code_s = 0.0 if self.rung.codec == PLAIN else max(0.0, median(samples, _code_s))
+        code_s = 0.0 if self.rung.codec == PLAIN else max(0.0, median(samples, _code_s)) / self.rung.every
         window_s = median(samples, lambda seen: seen.window_s)
         compute_s = max(window_s / 2, window_s - self._shared * code_s)
-        hide_s = median(samples, lambda seen: seen.hide_s)
+        hide_s = self._hide_share * window_s if self.rung.apart else median(samples, lambda seen: seen.hide_s)
         return Window(compute_s, hide_s * compute_s / window_s, self._shared)
 
     def _why(self, times: Sequence[float | None], target: int) -> str:

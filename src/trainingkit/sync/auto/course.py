@@ -44,11 +44,11 @@ class Course:
         """JSON: the last move that was not normalised and all after it say everything about the steps to come."""
         plain = [i for i, (_, rung) in enumerate(self._moves) if not rung.normalise]
         begin = min(plain[-1] if plain else 0, len(self._moves) - 1)
-        return [[step, rung.codec, rung.normalise] for step, rung in self._moves[begin:]]
+        return [[step, rung.codec, rung.normalise, rung.every, rung.tau] for step, rung in self._moves[begin:]]
 
     def load(self, rows: Sequence[Sequence[Any]], first: Rung) -> None:
         """Take over what `state` said; from an empty one begin anew on `first`."""
-        self._moves = [(int(step), Rung(str(codec), bool(normalise))) for step, codec, normalise in rows]
+        self._moves = [(int(row[0]), _rung(row)) for row in rows]
         self._moves = self._moves or [(0, first)]
 
     def _index(self, step: int) -> int:
@@ -59,3 +59,9 @@ class Course:
         while index and self._moves[index - 1][1].normalise:
             index -= 1
         return self._moves[index][0] + LEARN_STEPS
+
+
+def _rung(row: Sequence[Any]) -> Rung:
+    """From a row of `state`; older ones know no rung apart."""
+    every, tau = row[3:5] or (1, 0)
+    return Rung(str(row[1]), bool(row[2]), int(every), int(tau))

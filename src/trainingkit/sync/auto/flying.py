@@ -71,6 +71,10 @@ class Auto:
         """See `Controller.seconds_on`."""
         return self._controller.seconds_on(link)
 
+    def choose(self, times: Sequence[float]) -> int:
+        """See `Controller.choose`."""
+        return self._controller.choose(times)
+
     def settled(self, step: int) -> bool:
         """Whether the search is over."""
         return self._controller.settled
@@ -145,4 +149,4 @@ class Replay:
 
 
 def _log(move: Move) -> None:
-    LOG.info("from step %d on gradients travel as %s: %s", move.step + 1, move.rung, move.reason)
+    LOG.info("from step %d on %s: %s", move.step + 1, move.rung.told, move.reason)

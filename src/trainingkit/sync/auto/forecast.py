@@ -5,6 +5,12 @@
     exposed   = max(0, free_last + trips x latency + tail - hide)  what waits after the last gradient
     step      = window + stolen + exposed
 
+Where ranks train apart a round has `lag` steps to hide in, and what it costs is spread over H steps:
+
+    spent     = compute + (shared x (code + byte x sent) + apply) / H
+    exposed   = max(0, trips x latency + stretch x sent / rate + tail - lag x spent) / H
+    step      = spent + exposed
+
 `window` is the time from forward's begin to the last gradient, `hide` that from the first bucket's gradient to the
 last; both grow by what is stolen. On a CPU, codec threads take their seconds from those who compute (`shared` is 1), on
 a GPU they do not (0); so do, for each byte, the threads and interrupts that move and add what is sent (`byte`), while
@@ -43,6 +49,9 @@ class Load:
         code_s: seconds of encoding and decoding.
         ready: shares of the time to hide in after which each bucket is ready, where that is known; else evenly.
         stretch: how many times as long as its bytes alone it keeps the wire, where its pattern does not fill the link.
+        every: steps from one exchange to the next; bytes and seconds are those of one exchange.
+        lag: steps from an exchange's start until it is applied, where ranks train apart.
+        apply_s: seconds of the training thread in a round, to measure and apply differences.
     """
 
     bucket_bytes: tuple[float, ...]
@@ -50,11 +59,19 @@ class Load:
     code_s: float
     ready: tuple[float, ...] = ()
     stretch: float = 1.0
+    every: int = 1
+    lag: int = 0
+    apply_s: float = 0.0
 
     @property
     def sent_bytes(self) -> float:
-        """Of the whole step."""
+        """Of one exchange."""
         return plain_sum(self.bucket_bytes)
+
+    @property
+    def step_bytes(self) -> float:
+        """Of a step, in the mean."""
+        return self.sent_bytes / self.every
 
 
 @dataclass(frozen=True)
@@ -84,6 +101,10 @@ class Forecast:
 
 def forecast(window: Window, link: Link, load: Load) -> Forecast:
     """The step of a rung. See the top of this file."""
+    return _apart(window, link, load) if load.every > 1 else _each_step(window, link, load)
+
+
+def _each_step(window: Window, link: Link, load: Load) -> Forecast:
     last = max(1, len(load.bucket_bytes) - 1)
     rate = link.bytes_per_s / load.stretch
     hidden = min(load.sent_bytes, rate * window.hide_s)
@@ -96,6 +117,28 @@ def forecast(window: Window, link: Link, load: Load) -> Forecast:
     tail_s = load.code_s / max(1, len(load.bucket_bytes))
     exposed_s = max(0.0, free_s + load.trips * link.latency_s + tail_s - hide_s)
     return Forecast(window.compute_s + stolen_s + exposed_s, exposed_s)
+
+
+def _apart(window: Window, link: Link, load: Load) -> Forecast:
+    stolen_s = window.shared * (load.code_s + window.byte_s * load.sent_bytes) + load.apply_s
+    spent_s = window.compute_s + stolen_s / load.every
+    tail_s = load.code_s / max(1, len(load.bucket_bytes))
+    wire_s = load.trips * link.latency_s + load.sent_bytes * load.stretch / link.bytes_per_s
+    exposed_s = max(0.0, wire_s + tail_s - load.lag * spent_s) / load.every
+    return Forecast(spent_s + exposed_s, exposed_s)
+
+
+def pick_of(step_s: Sequence[float | None], apart: Sequence[bool], *, slack: float, worth: float) -> int:
+    """As `pick`, but a rung on which ranks train apart only where all others are longer by more than `worth`.
+
+    Args:
+        apart: by rung; at least one that may be used is not.
+        worth: share of the shortest step.
+    """
+    gradients = [None if is_apart else seconds for seconds, is_apart in zip(step_s, apart, strict=True)]
+    shortest = min(seconds for seconds in step_s if seconds is not None)
+    near = min(seconds for seconds in gradients if seconds is not None) <= shortest * (1.0 + worth)
+    return pick(gradients if near else step_s, slack=slack)
 
 
 def pick(step_s: Sequence[float | None], *, slack: float) -> int:

@@ -1,6 +1,7 @@
-"""The ladder: ways to send gradients, from the least lossy to the fewest bytes. Read off docs/benchmarks/frontier.md.
+"""The ladder: ways to agree, from the least lossy to the fewest bytes. Read off docs/benchmarks/frontier.md.
 
-No torch here: the ladder is also for those who only plan.
+On the rungs of `APART` gradients never travel: each rank trains on its own and every H-th step starts a round over what
+has changed (`sync.every`). No torch here: the ladder is also for those who only plan.
 """
 
 from __future__ import annotations
@@ -24,17 +25,33 @@ class Rung:
     Args:
         codec: a spec, or `PLAIN`.
         normalise: in units of the agreed second moment's root (`sync.moment`).
+        every: steps from one round to the next; 1: gradients travel, in each step.
+        tau: a round is applied so many steps after its start.
     """
 
     codec: str
     normalise: bool = False
+    every: int = 1
+    tau: int = 0
 
     def __str__(self) -> str:
+        if self.apart:
+            return f"every({self.every}, tau={self.tau})|{self.codec}"
         return f"{self.codec}, normalised" if self.normalise else self.codec
 
     @property
+    def apart(self) -> bool:
+        """Whether ranks train on their own between rounds; its text is then one that `sync.every` reads."""
+        return self.every > 1
+
+    @property
+    def told(self) -> str:
+        """What happens on it, as a clause."""
+        return f"ranks train apart by {self}" if self.apart else f"gradients travel as {self}"
+
+    @property
     def ratio(self) -> float:
-        """Bytes of fp32 over bytes of this rung, for matrices."""
+        """Bytes of fp32 over bytes of this rung, for the matrices of one exchange."""
         if self.codec == PLAIN:
             return 1.0
         return 4.0 * SAMPLE_ELEMENTS / message_bytes(self.codec, SAMPLE_ELEMENTS)
@@ -59,6 +76,25 @@ LADDER = (
     Rung("topk(density=0.015625, chunk=4096)|int2(block=256)"),
 )
 """Normalised from three bits down: there it is worth more than a bit, and costs memory. fp8 is not on the frontier."""
+
+APART = (
+    Rung(START, every=2, tau=1),
+    Rung(START, every=4, tau=2),
+    Rung(START, every=4, tau=4),
+    Rung(START, every=8, tau=8),
+)
+"""Fewer rounds, then later ones; all in `START`'s bits. See docs/decisions/0014-every-in-auto.md for what they lose."""
+APART_BEFORE = "topk(density=0.05, chunk=4096)|int4(block=64)"
+"""The first rung that loses more than they do."""
+MAX_EVERY = 4
+"""Local steps have been found harmless far beyond this (DiLoCo: 500); it is a limit for those who did not ask."""
+
+
+def whole_ladder(max_every: int = MAX_EVERY) -> tuple[Rung, ...]:
+    """Gradients' rungs and those apart with at most so many steps between two rounds, the least lossy first."""
+    at = next(index for index, rung in enumerate(LADDER) if rung.codec == APART_BEFORE)
+    return (*LADDER[:at], *(rung for rung in APART if rung.every <= max_every), *LADDER[at:])
+
 
 MAX_RATIO = 10.0
 MIN_DENSITY = 0.05

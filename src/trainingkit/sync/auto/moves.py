@@ -34,7 +34,9 @@ class Move:
 
 def write_move(path: Path, move: Move) -> None:
     """Append a move; its step is the number of exchanges before it counts."""
-    value = {"codec": move.rung.codec, "normalise": move.rung.normalise}
+    rung = move.rung
+    apart = {"every": rung.every, "tau": rung.tau} if rung.apart else {}
+    value = {"codec": rung.codec, "normalise": rung.normalise, **apart}
     decisions.record(path, step=move.step, choice=CHOICE, value=value, reason=move.reason)
 
 
@@ -79,7 +81,9 @@ def read_moves(path: Path) -> list[Move]:
 def _move(row: dict[str, Any], path: Path) -> Move:
     try:
         value = row["value"]
-        return Move(int(row["step"]), Rung(str(value["codec"]), bool(value["normalise"])), str(row.get("reason", "")))
+        every, tau = int(value.get("every", 1)), int(value.get("tau", 0))
+        rung = Rung(str(value["codec"]), bool(value["normalise"]), every, tau)
+        return Move(int(row["step"]), rung, str(row.get("reason", "")))
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
             "A move cannot be read.",

@@ -63,18 +63,20 @@ class Seen:
 def agreed(rows: Sequence[Sequence[float]]) -> Seen:
     """One picture of all ranks' rows, the same wherever it is made: only sums in rank order, products, comparisons.
 
-    The slowest rank's step and link count, the mean loss, the worst message.
+    The slowest rank's step counts, the mean loss, the worst message. Of the link the highest rate and the least
+    latency: a collective takes all ranks as long as the slowest link, and those that wait for a late peer longer. Only
+    who came last saw the wire alone.
     """
     views = [Seen(*row) for row in rows]
     slowest = max(views, key=lambda view: view.step_s)
     losses = [view.loss for view in views if view.loss != UNKNOWN]
     return Seen(
         window_s=slowest.window_s,
-        hide_s=_mean([view.hide_s for view in views]),
+        hide_s=_mean([view.hide_s for view in views if view.hide_s != UNKNOWN]),
         exposed_s=slowest.exposed_s,
-        code_s=_mean([view.code_s for view in views]),
-        rate=min((view.rate for view in views if view.rate > 0), default=UNKNOWN),
-        latency_s=max(view.latency_s for view in views),
+        code_s=_mean([view.code_s for view in views if view.code_s != UNKNOWN]),
+        rate=max((view.rate for view in views if view.rate > 0), default=UNKNOWN),
+        latency_s=min((view.latency_s for view in views if view.latency_s != UNKNOWN), default=UNKNOWN),
         loss=_mean(losses),
         cosine=min((view.cosine for view in views if view.cosine != UNKNOWN), default=UNKNOWN),
         kept=min((view.kept for view in views if view.kept != UNKNOWN), default=UNKNOWN),

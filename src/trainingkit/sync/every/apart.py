@@ -14,7 +14,7 @@ same whatever the wire does. After DiLoCo (arXiv:2311.08105), with the residuals
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -55,6 +55,8 @@ class EverySync:
         rounds: rounds started so far, one for each fragment.
     """
 
+    apart = True
+
     def __init__(
         self,
         module: nn.Module,
@@ -80,6 +82,11 @@ class EverySync:
         self._last = SyncStats()
         if isinstance(module, DistributedDataParallel):
             module.require_backward_grad_sync = False
+
+    @property
+    def owner(self) -> int:
+        """The shard whose mean this rank encodes again."""
+        return self._wire.owner if self._wire is not None else 0
 
     @property
     def coded(self) -> bool:
@@ -154,11 +161,16 @@ class EverySync:
 
     def adopt(self) -> None:
         """The local model, the same on all ranks, is the agreed one from now on; nothing flies."""
+        self._ledger.restart()
         for fragment in self.fragments:
             assert not fragment.flying
             fragment.restore(tokens=0.0, since=0, flying=False, weight=0.0)
             for parcel in fragment.parcels:
                 parcel.read(parcel.agreed)
+
+    def goes_on_from(self, state_dict: Mapping[str, Any]) -> bool:
+        """From any state of training apart."""
+        return is_apart(state_dict)
 
     def detach(self) -> None:
         """Settle; from now on plain DDP. All ranks call it.
@@ -199,10 +211,13 @@ class EverySync:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, `agreed` being the same on all ranks (see `sync.every.state`). Rounds that fly are waited for."""
+        self.rest()
+        return {"steps": self.steps, "rounds": self.rounds, **stored(self.fragments, self.spec, self.owner)}
+
+    def rest(self) -> None:
+        """Wait for the rounds that fly; they are applied at their own time all the same."""
         for fragment in self.fragments:
             self._wait(fragment)
-        owner = self._wire.owner if self._wire is not None else 0
-        return {"steps": self.steps, "rounds": self.rounds, **stored(self.fragments, self.spec, owner)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue there, local model included, on the rank that made the state. Another synchroniser's starts afresh.
@@ -216,8 +231,7 @@ class EverySync:
             self.adopt()
             return
         check_model(state_dict, self.fragments)
-        owner = self._wire.owner if self._wire is not None else 0
-        load_fragments(state_dict, self.fragments, self.spec, owner)
+        load_fragments(state_dict, self.fragments, self.spec, self.owner)
         self.steps, self.rounds = state_dict["steps"], state_dict["rounds"]
 
     def close(self) -> None:

@@ -74,12 +74,28 @@ def train_apart(
     if ranks == 1 and spec.every.is_mean:
         return SingleProcess(model)
     named = {name: p for p, name in parameter_names(inner).items() if p.requires_grad}
-    dealt = deal(list(named), spec.every.fragments)
+    deal(list(named), spec.every.fragments)
     wire = None
     if group is not None and ranks > 1:
         _align(inner, group)
         wire = _wire(spec, inner, group, timeout_s=timeout_s, islands=islands)
     parcel_bytes = round(1e6 * bucket_mb(trainable(inner), parcel_mb))
+    return assemble(model, optimizer, spec, wire, ranks=ranks, parcel_bytes=parcel_bytes)
+
+
+def assemble(
+    model: nn.Module, optimizer: Optimizer, spec: EverySpec, wire: Wire | None, *, ranks: int, parcel_bytes: int
+) -> EverySync:
+    """The synchroniser over a wire that is there, for models that are the same on all ranks. Nothing travels.
+
+    Args:
+        parcel_bytes: of fp32, about.
+
+    Raises:
+        ConfigError: fewer layers than fragments.
+    """
+    inner = model.module if isinstance(model, DistributedDataParallel) else model
+    named = {name: p for p, name in parameter_names(inner).items() if p.requires_grad}
     fragments = [
         Fragment(
             {name: named[name] for name in names},
@@ -88,7 +104,7 @@ def train_apart(
             offset=spec.every.offset(index),
             parcel_bytes=parcel_bytes,
         )
-        for index, names in enumerate(dealt)
+        for index, names in enumerate(deal(list(named), spec.every.fragments))
     ]
     return EverySync(model, optimizer, spec, fragments, wire, ranks=ranks)
 

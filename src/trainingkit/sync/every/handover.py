@@ -15,9 +15,12 @@ from trainingkit.exchange.messages import mean_factors
 from trainingkit.sync.every.outer import outer_step
 from trainingkit.sync.every.spec import parse_every
 from trainingkit.sync.every.state import Tensors, landed
-from trainingkit.sync.residualstate import State, pending
+from trainingkit.sync.residualstate import State, pending, state_in
+from trainingkit.sync.residualstate import redistribute as spread
 
 Stored = Mapping[str, Any]
+GRADIENTS = "gradients"
+"""In the state of a run that had gone over to training apart (`sync.going`): that of its synchroniser of gradients."""
 
 
 def is_apart(state: Stored) -> bool:
@@ -52,16 +55,32 @@ def redistribute(states: Sequence[Stored], *, alone: bool) -> dict[str, Any]:
     Rounds that fly are applied; every new rank has the agreed model and owes the mean of what the old ones owed. One
     that is alone has no messages to owe it in, so its model is that much further.
     """
+    others = {GRADIENTS: gradients(states, None)} if GRADIENTS in states[0] and not alone else {}
     states = [landed(state) for state in states]
     parameters, local = states[0]["agreed"]["parameters"], states[0]["local"]
     mean = {name: values.float() for name, values in owed(states).items()}
     ahead = {name: values - mean[name] for name, values in parameters.items()} if alone else parameters
     return {
-        **states[0],
+        **{name: value for name, value in states[0].items() if name != GRADIENTS},
+        **others,
         "fragments": [{**each, "tokens": 0.0} for each in states[0]["fragments"]],
         "update": {"own": {} if alone else mean, "answer": {}},
         "local": {name: values.to(local[name].dtype) for name, values in ahead.items()},
     }
+
+
+def gradients(states: Sequence[Stored], rank: int | None) -> dict[str, Any]:
+    """What gradients still owed while ranks trained apart, with what else their synchroniser knew; empty without any.
+
+    Args:
+        states: of all old ranks, in rank order.
+        rank: whose; None: of another number of ranks, which all owe the mean.
+    """
+    waiting = [state.get(GRADIENTS, {}) for state in states]
+    if rank is not None or not any(state_in(each)["own"] for each in waiting):
+        return dict(waiting[rank or 0])
+    kept = {name: value for name, value in waiting[0].items() if name not in ("own", "answer", "moment", "values")}
+    return {**kept, **spread([state_in(each) for each in waiting], 1)[0]}
 
 
 def final_model(states: Sequence[Stored]) -> Tensors:

@@ -29,6 +29,12 @@ class Ledger:
         """Of this rank, so far."""
         return sum(lane.sent_bytes for lane in self._wire.lanes) if self._wire is not None else 0
 
+    def restart(self) -> None:
+        """What the wire has done so far was not for rounds of these."""
+        self._waits, self._counted_bytes = [], self.sent_bytes
+        if self._wire is not None:
+            self._wire.clock.reset()
+
     def say(self, text: str) -> None:
         """A sentence for the step's events, and for the log: a script of one's own looks at nothing else."""
         LOG.warning("%s", text)

@@ -1,0 +1,92 @@
+"""Who takes part: names as `bench.naming` reads them, what each stands for, and which shaped bench times it.
+
+torchft's LocalSGD and DiLoCo need its manager and a lighthouse process beside the ranks; their arithmetic and their
+traffic (fp32 differences in an all-reduce every H steps, for which all ranks wait) are those of `every(10)|none` here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BASELINE = "plain"
+BF16 = "bf16"
+LIMIT = "none"
+MUON = "+muon"
+LOCAL_SGD = "every(10)|none"
+DILOCO = "every(10, outer_lr=0.7, outer_momentum=0.9, nesterov=true)|none"
+WINNER = "every(4)|all|int4" + MUON
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A contender.
+
+    Args:
+        name: what is trained.
+        label: the table's word.
+        timed_as: the contender whose steps on the wire are the same, where it is another one.
+    """
+
+    name: str
+    label: str
+    timed_as: str = ""
+
+    @property
+    def timing(self) -> str:
+        """The name that is timed."""
+        return self.timed_as or self.name
+
+
+TODAY = (
+    Entry(BASELINE, "plain DDP, fp32 wire"),
+    Entry(BF16, "DDP, bf16 wire"),
+    Entry("powersgd-2", "PowerSGD rank 2, one bucket"),
+    Entry("powersgd-4", "PowerSGD rank 4, one bucket"),
+    Entry(LOCAL_SGD, "LocalSGD every 10 (ours, in place of torchft's)"),
+    Entry(DILOCO, "DiLoCo every 10 (ours, in place of torchft's)", timed_as=LOCAL_SGD),
+)
+"""What people can run without this package, but for the two that are ours in another's place."""
+
+OURS = (
+    Entry("all|int4", "ours, int4 every step"),
+    Entry("every(4)|all|int4", "ours, int4 every 4"),
+    Entry("plain+muon", "plain DDP with Muon"),
+    Entry("all|int4+muon", "ours, int4 every step, Muon"),
+    Entry("every(2)|all|int4+muon", "ours, int4 every 2, Muon"),
+    Entry(WINNER, "ours, int4 every 4, Muon"),
+)
+"""What the package adds; plain DDP with Muon shows what the optimizer alone does."""
+
+LIMITS = (
+    Entry(LIMIT, "no communication, AdamW", timed_as=LIMIT),
+    Entry(LIMIT + MUON, "no communication, Muon", timed_as=LIMIT + MUON),
+)
+"""Steps of the one, losses of the dense contender with the same optimizer: what no wire can beat."""
+
+DENSE_OF = {LIMIT: BASELINE, LIMIT + MUON: BASELINE + MUON}
+
+ABLATION = (
+    Entry("every(4)|none+muon", "wire: fp32 in place of int4"),
+    Entry("all|int4+muon", "H: every step in place of every 4"),
+    Entry("every(4)|all|int4", "optimizer: AdamW in place of Muon"),
+    Entry(WINNER + "+fp32", "precision: computing in fp32 in place of bf16"),
+)
+"""The winner with one thing put back."""
+
+IDEAS = (
+    Entry("every(4)|all|int4+muon(ns_steps=3)", "ours, int4 every 4, Muon of 3 iterations"),
+    Entry("every(8)|all|int2+muon", "ours, int2 every 8, Muon"),
+)
+"""Tried on top of the winner."""
+
+
+def everybody() -> list[Entry]:
+    """All whose curve is wanted, each once, in the order in which they are worth running."""
+    first = (TODAY[0], OURS[5], OURS[4], OURS[2], OURS[3], *IDEAS, TODAY[1], *ABLATION, *TODAY[2:], *OURS)
+    return list({entry.name: entry for entry in reversed(first)}.values())[::-1]
+
+
+def label_of(name: str) -> str:
+    """The table's word; of a contender that the catalogue lacks, its name."""
+    known = {entry.name: entry.label for entry in (*IDEAS, *ABLATION, *LIMITS, *TODAY, *OURS)}
+    return known.get(name, name)

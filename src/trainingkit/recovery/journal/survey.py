@@ -1,0 +1,85 @@
+"""What is there to go back to: snapshots, segments, and which steps they lead to together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainingkit.core.errors import CheckpointError
+from trainingkit.core.runfolder import RunFolder
+from trainingkit.recovery import jsonstate
+from trainingkit.recovery.findings import Found, find
+from trainingkit.recovery.journal.cover import Base, Cover, cover
+from trainingkit.recovery.journal.segments import Scan, scan, slots
+from trainingkit.recovery.writing import rank_file
+
+MARK = "journal"
+"""Key of a snapshot's state under which it says which run and attempt made it."""
+
+
+@dataclass(frozen=True)
+class Lead:
+    """A snapshot, and how far the journal leads on from it.
+
+    Args:
+        base: None where the snapshot is not whole, or was made while no journal was kept.
+    """
+
+    found: Found
+    base: Base | None
+    covered: Cover
+
+    @property
+    def end(self) -> int:
+        """The last step that can be reached from here."""
+        return self.covered.end or self.found.step
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Everything that was found.
+
+    Args:
+        leads: newest snapshot first.
+    """
+
+    leads: tuple[Lead, ...]
+    scans: tuple[Scan, ...]
+
+    @property
+    def newest(self) -> Lead | None:
+        """Where a resume begins; None where no snapshot is whole."""
+        return next((lead for lead in self.leads if lead.found.problem is None), None)
+
+    def reach(self) -> list[tuple[int, int]]:
+        """Steps that can be gone back to, as first and last of each range, in order."""
+        ranges: list[tuple[int, int]] = []
+        for lead in sorted((each for each in self.leads if each.found.problem is None), key=lambda e: e.found.step):
+            if ranges and lead.found.step <= ranges[-1][1] + 1:
+                ranges[-1] = (ranges[-1][0], max(ranges[-1][1], lead.end))
+            else:
+                ranges.append((lead.found.step, lead.end))
+        return ranges
+
+
+def survey(run: RunFolder) -> Survey:
+    """Look through every snapshot and every segment of a run; nothing is changed."""
+    scans = tuple(scan(slot) for slot in slots(run.journal))
+    return Survey(tuple(_lead(found, scans) for found in find(run.snapshots)), scans)
+
+
+def _lead(found: Found, scans: Sequence[Scan]) -> Lead:
+    base = base_in(found.path, found.step, found.world_size) if found.problem is None else None
+    covered = cover(base, scans) if base is not None else Cover((), None, None, ())
+    return Lead(found, base, covered)
+
+
+def base_in(snapshot: Path, step: int, world_size: int | None) -> Base | None:
+    """What a journal must follow to continue a whole snapshot; None where none was kept when it was made."""
+    try:
+        state = jsonstate.loads((snapshot / rank_file(0)).read_bytes(), where=rank_file(0))
+    except (OSError, CheckpointError):
+        return None
+    mark = state.get(MARK)
+    return Base(mark["run"], mark["attempt"], step, world_size or 1) if mark else None

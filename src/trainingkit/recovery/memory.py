@@ -1,0 +1,125 @@
+"""Snapshots in memory: a rank's files of one snapshot, and those of the rank before it, in this host's RAM.
+
+They are the very files that a snapshot on disk has. Processes may die and hosts stay: then all of it is there. A host
+may die: then the files of its ranks are in the memory of their neighbours, on other hosts where ranks lie so.
+
+    BASE/<run>/rank-R/step-00000120/   own files, the neighbour's, and the manifest of the whole snapshot
+    BASE/<run>/rank-R/.partial/        being written
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.distributed import ProcessGroup
+
+from trainingkit.core.files import write_atomic
+from trainingkit.recovery import diskspace, layout, manifest, store
+from trainingkit.recovery.manifest import FileRecord, Manifest
+from trainingkit.recovery.together import agree, peer_lost
+from trainingkit.recovery.writing import Job, Target, finish_own, needed_bytes, sizes, told
+
+BASE = Path("/dev/shm")
+"""Linux' own file system in memory."""
+ID_FILE = ".memory-id"
+PARTIAL = ".partial"
+
+Files = dict[str, FileRecord]
+
+
+def folder_of_run(snapshots: Path, *, base: Path = BASE) -> Path:
+    """Where a run's snapshots in memory are, on each of its hosts. A run folder that is made anew has another one.
+
+    Raises:
+        OSError: the run's identity cannot be read or written.
+    """
+    path = snapshots / ID_FILE
+    if not path.exists():
+        write_atomic(path, uuid.uuid4().hex)
+    return base / f"trainingkit-{path.read_text(encoding='ascii')}"
+
+
+def left_in_memory(snapshots: Path, *, base: Path = BASE) -> bool:
+    """Whether this host's memory holds a snapshot of the run, whole or not."""
+    return (snapshots / ID_FILE).exists() and any(folder_of_run(snapshots, base=base).glob("rank-*/step-*"))
+
+
+def write_in_memory(target: Target, memory: Path, job: Job) -> None:
+    """Keep the snapshot of `job.step` in memory, in place of the one before. Collective over `target.group`.
+
+    Raises:
+        CheckpointError: on every rank when any rank fails; on survivors when one is lost. What was kept before stays.
+    """
+    doing = f"keeping the snapshot of step {job.step} in memory"
+    needed = needed_bytes(agree(target.group, lambda: sizes(job), doing=doing))
+    own = memory / f"rank-{target.rank}"
+    partial = own / PARTIAL
+    agree(target.group, lambda: _begin(partial, needed), doing=doing)
+    store.write(partial, job.tensors, target.group, needed_bytes=needed)
+    parts = agree(target.group, lambda: finish_own(target, job, partial, needed), doing=doing)
+    received = _from_neighbour(target, partial, parts)
+    agree(target.group, lambda: _put(partial, received, needed), doing=doing)
+    made_s = agree(target.group, time.time, doing=doing)[0]
+    whole = Manifest(job.step, target.world_size, made_s, {n: r for part in parts for n, r in part.items()})
+    agree(target.group, lambda: _publish(own, whole), doing=doing)
+    for old in own.glob("step-*"):
+        if old.name != f"step-{job.step:08d}":
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _begin(partial: Path, needed: int) -> None:
+    with told(partial, needed):
+        if partial.exists():
+            shutil.rmtree(partial)
+        partial.mkdir(parents=True)
+        diskspace.require(partial, needed)
+
+
+def _from_neighbour(target: Target, partial: Path, parts: Sequence[Files]) -> dict[str, torch.Tensor]:
+    """Each rank's files go to the next rank. Those of the rank before, by name: [bytes] uint8."""
+    group = target.group
+    if group is None or target.world_size == 1:
+        return {}
+    before, after = ((target.rank + shift) % target.world_size for shift in (-1, 1))
+    incoming = {name: torch.empty(record.bytes, dtype=torch.uint8) for name, record in parts[before].items()}
+    outgoing = [_bytes_of(partial / name) for name in parts[target.rank]]
+    try:
+        waits = [dist.irecv(buffer, _global(group, before), group) for buffer in incoming.values()]
+        waits += [dist.isend(buffer, _global(group, after), group) for buffer in outgoing]
+        for wait in waits:
+            if wait is not None:
+                wait.wait()
+    except RuntimeError as error:
+        raise peer_lost("keeping a snapshot in memory", error) from error
+    return incoming
+
+
+def _put(partial: Path, received: dict[str, torch.Tensor], needed: int) -> None:
+    with told(partial, needed):
+        for name, buffer in received.items():
+            (partial / name).write_bytes(buffer.numpy().tobytes())
+
+
+def _global(group: ProcessGroup, rank: int) -> int:
+    return dist.get_global_rank(group, rank)
+
+
+def _bytes_of(path: Path) -> torch.Tensor:
+    return torch.from_numpy(np.fromfile(path, dtype=np.uint8))
+
+
+def _publish(own: Path, whole: Manifest) -> None:
+    with told(own, whole.total_bytes):
+        partial = own / PARTIAL
+        write_atomic(partial / manifest.MANIFEST, manifest.render(whole))
+        final = layout.published(own, whole.step)
+        if final.exists():
+            shutil.rmtree(final)
+        partial.rename(final)

@@ -1,0 +1,264 @@
+"""Gradients or apart, as the pilot says: a synchroniser that goes over at a step's border.
+
+    commit / abort   of the one that is in use: `Squeezed` or `EverySync`
+    then             the pilot's rung of the next step; where it is of the other kind, or has other rounds:
+        to apart     all ranks hold one model, which is the agreed one; DDP's exchange off. Nothing travels.
+        other H      settle (a last, short round); what the old rounds still owe, the new ones pay
+        back         settle, pay what rounds owe, make one optimizer of all ranks' (`going.moments`); DDP's exchange on
+
+Rounds travel on the lanes and threads of the gradients, which rest meanwhile; their residuals wait in `Squeezed`. Steps
+are numbered on, so moves that are repeated give the same bits. See docs/decisions/0014-every-in-auto.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from trainingkit.sync.auto.ladder import Rung
+from trainingkit.sync.auto.seen import Seen
+from trainingkit.sync.buckets import Shape
+from trainingkit.sync.contract import SyncStats
+from trainingkit.sync.control import peers_watched
+from trainingkit.sync.every import EverySpec, parse_every
+from trainingkit.sync.every.apart import EverySync
+from trainingkit.sync.every.door import assemble
+from trainingkit.sync.every.handover import GRADIENTS, is_apart
+from trainingkit.sync.going.gauge import RoundGauge
+from trainingkit.sync.going.moments import agree_on_moments
+from trainingkit.sync.going.paying import pay_rounds
+from trainingkit.sync.plain import group_of
+from trainingkit.sync.squeezed import Squeezed
+
+
+class Going:
+    """Squeezes gradients, or lets ranks train apart; made by `sync.doors.squeeze`.
+
+    The loop calls `commit` or `abort` after each step of the optimizer.
+
+    Args:
+        gradients: with a pilot that may say rungs apart.
+        optimizer: over the model's parameters.
+
+    Attributes:
+        gradients: the synchroniser of gradients, which has the pilot and counts all steps.
+        rounds: of training apart, while that lasts; else None.
+    """
+
+    def __init__(self, gradients: Squeezed, optimizer: Optimizer) -> None:
+        self.gradients = gradients
+        self.rounds: EverySync | None = None
+        self._optimizer = optimizer
+        self._gauge: RoundGauge | None = None
+        self._ddp: DistributedDataParallel = gradients.module
+        self._ranks = group_of(self._ddp).size()
+        self._go_where_the_pilot_says()
+
+    @property
+    def module(self) -> nn.Module:
+        """What forward is called on."""
+        return self._ddp
+
+    @property
+    def apart(self) -> bool:
+        """Whether ranks train on their own now."""
+        return self.rounds is not None
+
+    @property
+    def weight(self) -> float:
+        """This rank's share in the mean, of a step's gradients or of a round."""
+        return self.gradients.weight
+
+    @weight.setter
+    def weight(self, weight: float) -> None:
+        self.gradients.weight = weight
+        if self.rounds is not None:
+            self.rounds.weight = weight
+
+    @property
+    def scaler(self) -> Any:
+        """A GradScaler, for gradients; differences of parameters have no scale."""
+        return self.gradients.scaler
+
+    @scaler.setter
+    def scaler(self, scaler: Any) -> None:
+        self.gradients.scaler = scaler
+
+    def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[object]:
+        """All but the last micro-batch accumulate locally; where ranks train apart, all do."""
+        return contextlib.nullcontext() if self.apart else self.gradients.micro_batch(last=last)
+
+    def begin(self) -> None:
+        """Go where the pilot is, where somebody else has brought it on; then see `Squeezed`."""
+        self._go_where_the_pilot_says()
+        if not self.apart:
+            self.gradients.begin()
+
+    def commit(self) -> SyncStats:
+        """The optimizer has stepped. Then go over, where the pilot says so: all ranks are here after the same step.
+
+        Raises:
+            StepError: gradients travel, and there was no exchange since the last step.
+            PeerLost: a peer is gone.
+        """
+        return self._over(taken=True)
+
+    def abort(self) -> SyncStats:
+        """The optimizer has not stepped: on no rank, or where ranks train apart on this one."""
+        return self._over(taken=False)
+
+    def settle(self) -> bool:
+        """Bring all ranks to one model, where they train apart. Returns whether there was anything to do."""
+        return self.rounds.settle() if self.rounds is not None else False
+
+    def agreed_weights(self) -> contextlib.AbstractContextManager[None]:
+        """The agreed model in place of this rank's own, where they differ."""
+        return self.rounds.agreed_weights() if self.rounds is not None else contextlib.nullcontext()
+
+    def rhythm(self) -> tuple[int, int]:
+        """Steps from one exchange to the next, and how many there are until as little as may be is on its way."""
+        if self.rounds is None:
+            return 1, 0
+        every = self.rounds.spec.every
+        quiet = min(every.lag, every.steps - 1)
+        return every.steps, (quiet - self.rounds.steps) % every.steps
+
+    def rest(self) -> None:
+        """Wait for what is on its way; it is applied at its own time all the same."""
+        if self.rounds is not None:
+            self.rounds.rest()
+
+    def detach(self) -> None:
+        """From now on plain DDP. All ranks call it."""
+        if self.rounds is not None:
+            self._back(self.rounds)
+        self.gradients.detach()
+
+    def describe(self) -> dict[str, Any]:
+        """Facts for the page, of the pilot and the wire that both share."""
+        return self.gradients.describe()
+
+    def stats(self) -> dict[str, Any]:
+        """The same facts, and totals over both."""
+        return self.gradients.stats()
+
+    def close(self) -> None:
+        """End the threads; no backward may follow."""
+        self._unwatch()
+        self.gradients.close()
+
+    def goes_on_from(self, state_dict: Mapping[str, Any]) -> bool:
+        """Whether a state of training apart is of rounds that the pilot may say."""
+        texts = {str(_spec(rung)) for rung in self.gradients.pilot.rungs if rung.apart}
+        return is_apart(state_dict) and state_dict["spec"] in texts
+
+    def state_dict(self) -> dict[str, Any]:
+        """Of gradients; where ranks train apart that of `EverySync`, with what gradients still owe beside it."""
+        if self.rounds is None:
+            return self.gradients.state_dict()
+        return {**self.rounds.state_dict(), GRADIENTS: self.gradients.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue there. All ranks call it.
+
+        Raises:
+            CheckpointError: the state is of another model.
+        """
+        self._unwatch()
+        self.rounds = None
+        self._ddp.require_backward_grad_sync = True
+        apart = is_apart(state_dict)
+        self.gradients.load_state_dict(state_dict.get(GRADIENTS, {}) if apart else state_dict)
+        if apart:
+            self._take_up(parse_every(state_dict["spec"])).load_state_dict(state_dict)
+        self._go_where_the_pilot_says()
+
+    def _over(self, *, taken: bool) -> SyncStats:
+        if self.rounds is None:
+            stats = self.gradients.commit() if taken else self.gradients.abort()
+        else:
+            stats = self._step_apart(self.rounds, taken=taken)
+        begin = time.perf_counter()
+        self._go_where_the_pilot_says()
+        return replace(stats, waited_s=stats.waited_s + time.perf_counter() - begin)
+
+    def _step_apart(self, rounds: EverySync, *, taken: bool) -> SyncStats:
+        begin = time.perf_counter()
+        stats = rounds.commit() if taken else rounds.abort()
+        spent_s = time.perf_counter() - begin
+        seen = Seen()
+        if self._gauge is not None:
+            self._gauge.add(stats, spent_s, self.gradients.take_transfers())
+            ends_round = rounds.steps % rounds.spec.every.steps == 0
+            seen = self._gauge.seen(ends_round=ends_round, loss=self.gradients.loss, committed=taken)
+        self.gradients.pass_step(seen, _shapes(rounds))
+        return stats
+
+    def _go_where_the_pilot_says(self) -> None:
+        rung = self.gradients.pilot.at(self.gradients.steps)
+        if rung.apart:
+            spec = _spec(rung)
+            if self.rounds is None:
+                self._take_up(spec)
+            elif str(spec) != str(self.rounds.spec):
+                self._change(self.rounds, spec)
+        elif self.rounds is not None:
+            self._back(self.rounds)
+
+    def _take_up(self, spec: EverySpec) -> EverySync:
+        """Train apart from the next step on."""
+        wire = self.gradients.wire(str(spec.codec))
+        parcel_bytes = int(self._ddp.bucket_bytes_cap)
+        rounds = assemble(self._ddp, self._optimizer, spec, wire, ranks=self._ranks, parcel_bytes=parcel_bytes)
+        rounds.weight = self.gradients.weight
+        rounds.adopt()
+        self.rounds = rounds
+        if self.gradients.pilot.watches:
+            self._gauge = self._gauge or RoundGauge(self._ddp)
+            self._gauge.restart()
+            self.gradients.take_transfers()
+        return rounds
+
+    def _change(self, old: EverySync, spec: EverySpec) -> None:
+        """Other rounds from the next step on; they pay what the old ones owe."""
+        with peers_watched():
+            old.settle()
+        new = self._take_up(spec)
+        new.load_state_dict(old.state_dict())
+        new.adopt()
+        new.steps = 0
+
+    def _back(self, rounds: EverySync) -> None:
+        """Gradients travel from the next step on."""
+        group = group_of(self._ddp)
+        with peers_watched():
+            rounds.settle()
+            pay_rounds(rounds, group)
+            agree_on_moments(self._optimizer, group)
+        self._unwatch()
+        self.rounds = None
+        self._ddp.require_backward_grad_sync = True
+        self.gradients.rejoin()
+
+    def _unwatch(self) -> None:
+        if self._gauge is not None:
+            self._gauge.close()
+            self._gauge = None
+
+
+def _spec(rung: Rung) -> EverySpec:
+    return parse_every(str(rung))
+
+
+def _shapes(rounds: EverySync) -> list[Shape]:
+    """Parcels as if they were buckets, the last layers' first."""
+    parcels = [parcel for fragment in rounds.fragments for parcel in fragment.parcels]
+    sizes = [{name: parameter.numel() for name, parameter in parcel.named.items()} for parcel in reversed(parcels)]
+    return [Shape(tuple(each), each) for each in sizes]

@@ -1,0 +1,133 @@
+"""Which steps a journal covers: every loss that its copies make good, and every one that they do not."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from journal_files import BASE, BUCKETS, RANKS, message, scans, write
+
+from trainingkit.core.errors import CheckpointError
+from trainingkit.recovery.journal import Base, Cover, check_reaches, cover, row_name, slots
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    for rank in range(RANKS):
+        write(tmp_path, rank, range(11, 31))
+    return tmp_path
+
+
+def covered(journal: Path, base: Base = BASE) -> Cover:
+    return cover(base, scans(journal))
+
+
+def path_of(journal: Path, rank: int) -> Path:
+    return next(slot.path for slot in slots(journal) if slot.rank == rank)
+
+
+def end_of(journal: Path, rank: int, step: int) -> int:
+    """Where a step's record begins in a rank's file."""
+    found = next(each for each in scans(journal) if each.slot.rank == rank)
+    entry = next(each for each in found.entries if each.step == step)
+    whole = found.slot.path.read_bytes()
+    return whole.rindex(b"TKJR", 0, min(start for start, _ in entry.blobs.values()))
+
+
+def all_messages(found: Cover) -> bool:
+    return all(
+        step.blob(row_name(bucket, row)) == message(step.step, bucket, row)
+        for step in found.steps
+        for bucket in range(BUCKETS)
+        for row in range(RANKS)
+    )
+
+
+def test_everything_there_is_covered(journal: Path) -> None:
+    found = covered(journal)
+    assert (found.end, found.why, found.lost, found.attempt) == (30, None, (), 1)
+    assert all_messages(found)
+    assert found.steps[-1].own == {rank: {"at": 30} for rank in range(RANKS)}
+
+
+@pytest.mark.parametrize("rank", range(RANKS))
+def test_any_one_rank_may_lose_its_files(journal: Path, rank: int) -> None:
+    shutil.rmtree(journal / f"rank-{rank}")
+    found = covered(journal)
+    assert (found.end, found.lost) == (30, (rank,))
+    assert all_messages(found)
+
+
+def test_two_ranks_may_not(journal: Path) -> None:
+    for rank in (0, 1):
+        shutil.rmtree(journal / f"rank-{rank}")
+    found = covered(journal)
+    assert found.steps == () and found.why == "the message of rank 0 for step 11 is in no file"
+
+
+@pytest.mark.parametrize("behind", [1, 3])
+def test_a_rank_that_was_killed_a_little_earlier_ends_all(journal: Path, behind: int) -> None:
+    path, cut = path_of(journal, 1), end_of(journal, 1, 31 - behind)
+    path.write_bytes(path.read_bytes()[: cut + 20])
+    found = covered(journal)
+    assert (found.end, found.lost, found.why) == (30 - behind, (), None)
+
+
+def test_a_file_that_ends_far_earlier_counts_as_lost(journal: Path) -> None:
+    path, cut = path_of(journal, 1), end_of(journal, 1, 15)
+    path.write_bytes(path.read_bytes()[: cut + 20])
+    found = covered(journal)
+    assert (found.end, found.lost) == (30, (1,)) and all_messages(found)
+
+
+def test_damage_in_two_files_ends_where_a_message_is_missing(journal: Path) -> None:
+    for rank, step in ((1, 20), (2, 17)):
+        path, cut = path_of(journal, rank), end_of(journal, rank, step)
+        whole = path.read_bytes()
+        path.write_bytes(whole[: cut + 30] + b"?" + whole[cut + 31 :])
+    found = covered(journal)
+    assert found.end == 19 and all_messages(found)
+    assert found.why is not None and found.why.startswith(
+        "the message of rank 1 for step 20 is in no file; rank 1's seg"
+    )
+
+
+def test_another_run_world_or_attempt_is_not_taken(journal: Path) -> None:
+    for other in (Base("x", 1, 10, RANKS), Base("r", 1, 10, 2), Base("r", 2, 10, RANKS)):
+        assert covered(journal, other).steps == ()
+    assert covered(journal, Base("r", 1, 30, RANKS)).steps == ()
+    assert len(covered(journal, Base("r", 1, 25, RANKS)).steps) == 5
+
+
+def test_the_newest_attempt_that_goes_on_from_the_snapshot_counts(journal: Path) -> None:
+    for rank in range(RANKS):
+        write(journal, rank, range(11, 14), attempt=2)
+        write(journal, rank, range(16, 40), attempt=3, base_step=15, base_attempt=3)
+    assert (covered(journal).end, covered(journal).attempt) == (13, 2)
+    assert covered(journal, Base("r", 3, 15, RANKS)).end == 39
+    for slot in slots(journal):
+        if slot.attempt == 2:
+            slot.path.write_bytes(slot.path.read_bytes()[:200])
+    assert (covered(journal).end, covered(journal).attempt) == (30, 1)
+
+
+def test_ranks_that_disagree_about_a_step_end_the_cover(journal: Path) -> None:
+    shutil.rmtree(journal / "rank-2")
+    write(journal, 2, range(11, 12))
+    assert covered(journal).end == 30
+    found = check_reaches(covered(journal), BASE, 20)
+    assert found.end == 20
+
+
+@pytest.mark.parametrize("step", [9, 31])
+def test_a_step_that_is_not_covered_is_refused_with_the_reach(journal: Path, step: int) -> None:
+    with pytest.raises(CheckpointError) as told:
+        check_reaches(covered(journal), BASE, step)
+    assert str(told.value) == (
+        "No whole snapshot and journal lead to this step.\n"
+        "  field:     --to-step\n"
+        f"  found:     {step}\n"
+        "  expected:  steps 10 to 30, after the snapshot of step 10\n"
+        "  next step: List what is covered with: trainingkit recover RUN --inspect"
+    )

@@ -1,0 +1,80 @@
+"""Going back to a step: what is newer is put aside, whole, and what leads to the step stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from journal_files import RANKS, write
+
+from trainingkit.core.errors import CheckpointError
+from trainingkit.core.runfolder import RunFolder
+from trainingkit.recovery import Snapshots, find
+from trainingkit.recovery.journal import MARK, set_back, slots, survey
+
+
+def snapshot(run: RunFolder, step: int, attempt: int) -> None:
+    """A whole one that says it is of three ranks of run "r", though one process made it."""
+    with Snapshots(run.snapshots, keep=9) as snapshots:
+        snapshots.save(step, {"model/a": torch.zeros(2)}, {MARK: {"run": "r", "attempt": attempt}}, wait=True)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    """Snapshots of steps 10 and 20, one of 30 by a second attempt; the journal from 11 to 35."""
+    run = RunFolder(tmp_path / "run")
+    run.create()
+    for step, attempt in ((10, 1), (20, 1), (30, 2)):
+        snapshot(run, step, attempt)
+    for rank in range(RANKS):
+        write(run.journal, rank, range(11, 21), world_size=1)
+        write(run.journal, rank, range(21, 29), world_size=1, base_step=20)
+        write(run.journal, rank, range(31, 36), world_size=1, attempt=2, base_step=30, base_attempt=2)
+    return run
+
+
+def alone(run: RunFolder) -> None:
+    """The snapshots here are one process's, so its journal is rank 0's alone."""
+    for slot in slots(run.journal):
+        if slot.rank:
+            slot.path.unlink()
+
+
+def test_the_survey_says_what_is_covered(run: RunFolder) -> None:
+    alone(run)
+    found = survey(run)
+    assert [(lead.found.step, lead.end) for lead in found.leads] == [(30, 35), (20, 28), (10, 28)]
+    assert found.reach() == [(10, 28), (30, 35)]
+    assert found.newest is not None and found.newest.end == 35
+
+
+@pytest.mark.parametrize(("step", "base"), [(33, 30), (25, 20), (20, 20), (14, 10), (30, 30)])
+def test_a_run_that_is_set_back_ends_at_that_step(run: RunFolder, step: int, base: int) -> None:
+    alone(run)
+    before = {str(slot.path.relative_to(run.journal)): slot.path.read_bytes() for slot in slots(run.journal)}
+    done = set_back(run, step)
+    assert (done.snapshot_step, done.replayed) == (base, step - base)
+    newest = survey(run).newest
+    assert newest is not None and (newest.found.step, newest.end) == (base, step)
+    assert done.aside is not None
+    left = {str(slot.path.relative_to(run.journal)): slot.path.read_bytes() for slot in slots(run.journal)}
+    kept = {str(s.path.relative_to(done.aside / "journal")): s.path.read_bytes() for s in slots(done.aside / "journal")}
+    assert {**left, **kept} == before
+    assert sorted(f.step for f in find(run.snapshots)) == [s for s in (10, 20, 30) if s <= base]
+    moved = find(done.aside / "snapshots") if (done.aside / "snapshots").exists() else []
+    assert [f.problem for f in moved] == [None] * sum(s > base for s in (10, 20, 30))
+    again = set_back(run, step)
+    assert (again.aside, again.moved) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"), [(29, "steps 20 to 28, after the snapshot of step 20"), (5, "steps 10 to 28, 30 to 35")]
+)
+def test_a_step_that_nothing_leads_to_is_refused_and_nothing_moves(run: RunFolder, step: int, expected: str) -> None:
+    alone(run)
+    before = sorted(path for path in run.root.rglob("*"))
+    with pytest.raises(CheckpointError) as told:
+        set_back(run, step)
+    assert f"expected:  {expected}" in str(told.value) and "--inspect" in str(told.value)
+    assert sorted(path for path in run.root.rglob("*")) == before

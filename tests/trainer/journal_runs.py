@@ -1,0 +1,106 @@
+"""Trainings with a journal on ranks of the pool: killed at once, resumed, compared with one that nobody disturbed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from small_runs import FEATURES, config, digest, loss_fn, open_rank
+from torch import nn
+
+from ranks import Context
+from trainingkit.sync.listening import of_gradients
+from trainingkit.trainer.kit import Kit
+from trainingkit.trainer.recipe import KitConfig
+
+STEPS = 24
+INT4 = "all|int4(block=64)"
+State = dict[str, Any]
+
+
+class Wide(nn.Module):
+    """Matrices that are squeezed, batch norm and dropout, so that messages, buffers and random numbers count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Linear(FEATURES, 96),
+            nn.BatchNorm1d(96),
+            nn.Tanh(),
+            nn.Linear(96, 96),
+            nn.Dropout(0.2),
+            nn.Tanh(),
+            nn.Linear(96, 64),
+            nn.Linear(64, 3),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(x)
+
+
+def uneven(rank: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Seven batches of different sizes, so that weights count."""
+    generator = torch.Generator().manual_seed(100 + rank)
+    made = []
+    for index in range(7):
+        x = torch.randn(3 + (rank + index) % 3, FEATURES, generator=generator)
+        made.append((x, (x.sum(dim=1) > 0).long()))
+    return made
+
+
+def settings_of(sync: State, **other: Any) -> KitConfig:
+    table = {"run": {"steps": STEPS}, "snapshot": {"every": 8, "keep": 2}, "journal": {"steps": "squeezed"}, **other}
+    return config(sync={"codec": INT4, "bucket_mb": 0.02, **sync}, **table)
+
+
+def state_of(kit: Kit, optimizer: torch.optim.Optimizer, rate: Any) -> State:
+    """Everything that a replay must bring back, as hashes."""
+    gradients = of_gradients(kit._engine.sync)
+    return {
+        "model": digest(kit._module.state_dict()),
+        "optimizer": digest(optimizer.state_dict()),
+        "rate": digest(rate.state_dict()),
+        "random": digest(torch.get_rng_state()),
+        "progress": gradients.progress() if gradients is not None else None,
+        "passes": digest(kit._passes.state_dict()),
+    }
+
+
+def train(
+    context: Context, folder: str, sync: State, kill: tuple[int, float] | None, options: State
+) -> tuple[dict[int, State], State]:
+    """Train; the state after each step, the one it began with included. `kill` is a step and how
+    many seconds after it every rank dies.
+
+    Args:
+        options: sections over the settings; `spoil` makes that step's gradient infinite on rank 1; `only` ends with
+            the state that the run begins with; `clip` is the norm that is clipped to.
+    """
+    spoil, only = options.pop("spoil", None), options.pop("only", False)
+    torch.manual_seed(1)
+    model = Wide()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
+    rate = torch.optim.lr_scheduler.StepLR(optimizer, step_size=3, gamma=0.7)
+    torch.manual_seed(2 + context.rank)
+    states: dict[int, State] = {}
+    with Kit(open_rank(context, Path(folder)), model, optimizer, settings_of(sync, **options), rate=rate) as kit:
+        begun = {"step": kit.step_number, **state_of(kit, optimizer, rate)}
+        for batch in kit.batches(uneven(context.rank)) if not only else ():
+            spoiled = spoil == kit.step_number + 1 and context.rank == 1
+            kit.step(loss_fn, (batch[0] * float("inf"), batch[1]) if spoiled else batch)
+            states[kit.step_number] = state_of(kit, optimizer, rate)
+            if kill is not None and kit.step_number == kill[0]:
+                threading.Thread(target=_die, args=kill[1:], daemon=True).start()
+        written = kit.journal.written_bytes if kit.journal else 0
+        kit._engine.sync.close()
+    return states, {**begun, "written": written}
+
+
+def _die(after_s: float) -> None:
+    time.sleep(after_s)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,167 @@
+"""The last completed step survives: all ranks are killed at once, and what is replayed is what it would have been."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from journal_runs import STEPS, State, train
+from small_runs import events
+
+from ranks import Pool, RankFailed
+from trainingkit.core.runfolder import RunFolder
+from trainingkit.recovery import find
+from trainingkit.recovery.journal import slots
+
+RANKS = 3
+Kill = tuple[int, float]
+NORMALISED = {"codec": "all|int3(block=64)", "normalise": True, "warmup_steps": 5}
+NO_SNAPSHOT: State = {"snapshot": {"every": 0}}
+
+
+def run(pool: Pool, folder: Path, sync: State, *, ranks: int = RANKS, kill: Kill | None = None, **options: Any) -> Any:
+    return pool.run(train, ranks, str(folder), sync, kill, options)
+
+
+def killed(pool: Pool, folder: Path, sync: State, kill: Kill, **options: Any) -> None:
+    with pytest.raises(RankFailed):
+        run(pool, folder, sync, kill=kill, **options)
+
+
+def at_random(draw: random.Random) -> Kill:
+    """A moment in the middle of any step but the first and the last."""
+    return draw.randint(2, STEPS - 2), draw.uniform(0.0, 0.05)
+
+
+def check_same(resumed: Any, straight: Any, folder: Path) -> int:
+    """Every rank begins with what it had after that step; returns the step."""
+    step = resumed[0][1]["step"]
+    for rank, (_, begun) in enumerate(resumed):
+        expected = straight[rank][0][step]
+        assert begun["step"] == step
+        assert {name: begun[name] for name in expected} == expected, f"rank {rank} at step {step}"
+    assert [at for at, event, _ in events(folder) if event == "resume"][-1] == step
+    return step
+
+
+@pytest.fixture(scope="module")
+def straight(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return run(pool, tmp_path_factory.mktemp("straight") / "run", {})
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_killed_at_once_at_a_random_moment(pool: Pool, tmp_path: Path, straight: Any, seed: int) -> None:
+    folder = tmp_path / "run"
+    killed(pool, folder, {}, at_random(random.Random(seed)))
+    resumed = run(pool, folder, {}, only=True)
+    assert check_same(resumed, straight, folder) >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_killed_at_once_twenty_times(pool: Pool, tmp_path: Path, straight: Any) -> None:
+    draw, steps = random.Random(7), []
+    for number in range(20):
+        folder = tmp_path / str(number)
+        killed(pool, folder, {}, at_random(draw))
+        steps.append(check_same(run(pool, folder, {}, only=True), straight, folder))
+    assert len(set(steps)) > 5
+
+
+@pytest.mark.parametrize(
+    ("sync", "ranks", "options"),
+    [
+        (NORMALISED, 3, NO_SNAPSHOT),
+        ({"codec": "topk(density=0.05, chunk=4096)|int4", "warmup_steps": 4}, 3, NO_SNAPSHOT),
+        ({}, 2, {"step": {"accumulate": 2, "clip_norm": 0.05}}),
+        ({}, 3, {"step": {"clip_norm": 0.0}, "spoil": 9, **NO_SNAPSHOT}),
+    ],
+    ids=["normalised", "topk", "two ranks, accumulating", "aborted step"],
+)
+def test_without_its_newest_snapshots_a_run_is_replayed_to_its_end(
+    pool: Pool, tmp_path: Path, sync: State, ranks: int, options: State
+) -> None:
+    folder = tmp_path / "run"
+    before = run(pool, folder, sync, ranks=ranks, **options)
+    steps = max(before[0][0])
+    lose_newest(folder)
+    again: State = {**options, "run": {"steps": steps}}
+    resumed = run(pool, folder, sync, ranks=ranks, only=True, **again)
+    assert check_same(resumed, before, folder) == steps == STEPS
+
+
+def test_under_auto_a_run_is_replayed_to_where_it_went_plain(pool: Pool, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    before = run(pool, folder, {"codec": "auto"}, **NO_SNAPSHOT)
+    lose_newest(folder)
+    resumed = run(pool, folder, {"codec": "auto"}, only=True)
+    step = check_same(resumed, before, folder)
+    assert step >= 3
+    told = [text for _, event, text in events(folder) if event == "journal"]
+    if step < STEPS:
+        assert f"Step {step + 1} sent no squeezed gradients" in told[0]
+        assert f"step {step + 1} travelled in a way that the journal does not keep" in told[-1]
+
+
+def lose_newest(folder: Path) -> None:
+    """All snapshots but the oldest go."""
+    for found in find(RunFolder(folder).snapshots)[:-1]:
+        shutil.rmtree(found.path)
+
+
+def test_one_ranks_files_may_be_lost(pool: Pool, tmp_path: Path, straight: Any) -> None:
+    folder = tmp_path / "run"
+    run(pool, folder, {})
+    lose_newest(folder)
+    shutil.rmtree(RunFolder(folder).journal / "rank-1")
+    resumed = run(pool, folder, {}, only=True)
+    for rank, (_, begun) in enumerate(resumed):
+        expected = straight[rank][0][STEPS]
+        for name in ("model", "optimizer", "rate", "progress"):
+            assert begun[name] == expected[name]
+        assert (begun["random"] == expected["random"]) == (rank != 1)
+    (text,) = (text for _, event, text in events(folder) if event == "replay")
+    assert "The records of rank 1 are lost: its random state is that of step 16" in text
+
+
+def test_a_resumed_run_goes_on_and_is_covered_again(pool: Pool, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    killed(pool, folder, {}, (11, 0.01))
+    before = run(pool, folder, {})
+    assert max(before[0][0]) == STEPS
+    lose_newest(folder)
+    resumed = run(pool, folder, {}, only=True)
+    assert check_same(resumed, before, folder) == STEPS
+    assert {slot.attempt for slot in slots(RunFolder(folder).journal)} == {2, 3}
+
+
+def test_what_cannot_be_replayed_is_said_and_not_taken(pool: Pool, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run(pool, folder, {})
+    lose_newest(folder)
+    other = run(pool, folder, {"codec": "all|int8(block=64)"}, only=True)
+    assert other[0][1]["step"] == 16
+    assert (16, "journal", "8 steps of the journal were not replayed: gradients travel otherwise in this run than when "
+            "it was written.") in events(folder)  # fmt: skip
+    fewer = run(pool, folder, {}, ranks=2, only=True)
+    assert fewer[0][1]["step"] == 16
+    text = "The journal is of 3 ranks and 2 go on: its steps after 16 were not replayed."
+    assert (16, "journal", text) in events(folder)
+    plain = tmp_path / "plain"
+    run(pool, plain, {"codec": "none"})
+    text = "The journal does not cover a run in which no squeezed gradients travel: after a loss this run goes on from "
+    assert (0, "journal", text + "its newest snapshot.") in events(plain)
+    assert not RunFolder(plain).journal.exists()
+
+
+def test_the_journal_changes_no_number(pool: Pool, tmp_path: Path, straight: Any) -> None:
+    """Buffers of other ranks than 0 are aligned a moment earlier, which the next step would do anyway."""
+    without = run(pool, tmp_path / "run", {}, journal={"steps": "off"})
+    assert without[0][0] == straight[0][0]
+    for (states, _), (others, _) in zip(without, straight, strict=True):
+        for step, state in states.items():
+            assert {**state, "model": ""} == {**others[step], "model": ""}
+    assert not RunFolder(tmp_path / "run").journal.exists()
