@@ -7,6 +7,6 @@ FAILED = 1
 BAD_INPUT = 2
 """Nothing was started: a setting, a file or an argument cannot be used."""
 PREEMPTED = 75
-"""Stopped on request (SIGTERM, SIGUSR1, SIGINT, a file) after saving; `trainingkit resume` continues. The value of EX_TEMPFAIL."""
+"""Stopped on request (SIGTERM, SIGUSR1, SIGINT, a file) after saving; `trainingkit resume` continues. EX_TEMPFAIL's."""
 INTERRUPTED = 130
 """A second Ctrl-C: stopped at once, nothing saved."""
