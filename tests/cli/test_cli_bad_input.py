@@ -62,7 +62,13 @@ def test_a_bad_setting(command: Command, override: str, parts: list[str]) -> Non
 
 def test_recipes_that_cannot_be_read(command: Command) -> None:
     explains(command("train", "none.toml"), 2, "No such file", "field:     recipe", "none.toml", "next step: See `")
-    explains(command("train", "defualt"), 2, "no recipe called 'defualt'", "or one of: datacentre, default", "Did you mean 'default'?")
+    explains(
+        command("train", "defualt"),
+        2,
+        "no recipe called 'defualt'",
+        "or one of: datacentre, default",
+        "Did you mean 'default'?",
+    )
     Path("half.toml").write_text("[run\n")
     explains(command("train", "half.toml"), 2, "not valid TOML", "half.toml")
     Path("short.toml").write_text("[model]\nkind = 'llama'\n")
