@@ -135,7 +135,9 @@ def test_a_resumed_run_goes_on_and_is_covered_again(pool: Pool, tmp_path: Path) 
     lose_newest(folder)
     resumed = run(pool, folder, {}, only=True)
     assert check_same(resumed, before, folder) == STEPS
-    assert {slot.attempt for slot in slots(RunFolder(folder).journal)} == {2, 3}
+    assert {slot.attempt for slot in slots(RunFolder(folder).journal)} >= {2, 3}, (
+        "the first may stay as long as it may be needed"
+    )
 
 
 def test_what_cannot_be_replayed_is_said_and_not_taken(pool: Pool, tmp_path: Path) -> None:

@@ -170,13 +170,13 @@ def _step(number: int, chains: Mapping[int, Mapping[int, _Link]]) -> Step | None
 
 def _missing(step: Step, world_size: int) -> str | None:
     """Why a step cannot be replayed; None where it can."""
+    if step.numbers["committed"] and not step.shared["covered"]:
+        return f"step {step.step} travelled in a way that the journal does not keep"
     for rank, entry in step.entries.items():
         if entry.head["numbers"] != step.numbers:
             return f"rank {rank} says something else of step {step.step} than rank {next(iter(step.entries))}"
     if not step.numbers["committed"]:
         return None
-    if not step.shared["covered"]:
-        return f"step {step.step} travelled in a way that the journal does not keep"
     have = {name for entry in step.entries.values() for name in entry.blobs}
     for bucket in range(len(step.shared["buckets"])):
         for row in range(world_size):
