@@ -74,12 +74,12 @@ def state_of(kit: Kit, optimizer: torch.optim.Optimizer, rate: Any) -> State:
 def train(
     context: Context, folder: str, sync: State, kill: tuple[int, float] | None, options: State
 ) -> tuple[dict[int, State], State]:
-    """Train; the state after each step, the one it began with included. `kill` is a step and how
-    many seconds after it every rank dies.
+    """Train; the state after each step, and the one that the run began with.
 
     Args:
+        kill: a step, and how many seconds after it every rank dies.
         options: sections over the settings; `spoil` makes that step's gradient infinite on rank 1; `only` ends with
-            the state that the run begins with; `clip` is the norm that is clipped to.
+            the state that the run begins with.
     """
     spoil, only = options.pop("spoil", None), options.pop("only", False)
     torch.manual_seed(1)
