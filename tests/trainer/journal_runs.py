@@ -79,9 +79,10 @@ def train(
     Args:
         kill: a step, and how many seconds after it every rank dies.
         options: sections over the settings; `spoil` makes that step's gradient infinite on rank 1; `only` ends with
-            the state that the run begins with.
+            the state that the run begins with; `own_rate` sets the learning rate in the loop, before each step.
     """
     spoil, only = options.pop("spoil", None), options.pop("only", False)
+    own_rate = options.pop("own_rate", False)
     torch.manual_seed(1)
     model = Wide()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
@@ -91,6 +92,8 @@ def train(
     with Kit(open_rank(context, Path(folder)), model, optimizer, settings_of(sync, **options), rate=rate) as kit:
         begun = {"step": kit.step_number, **state_of(kit, optimizer, rate)}
         for batch in kit.batches(uneven(context.rank)) if not only else ():
+            if own_rate:
+                optimizer.param_groups[0]["lr"] = 0.02 / (1 + kit.step_number)
             spoiled = spoil == kit.step_number + 1 and context.rank == 1
             kit.step(loss_fn, (batch[0] * float("inf"), batch[1]) if spoiled else batch)
             states[kit.step_number] = state_of(kit, optimizer, rate)

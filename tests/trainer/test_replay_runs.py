@@ -78,8 +78,9 @@ def test_killed_at_once_twenty_times(pool: Pool, tmp_path: Path, straight: Any) 
         ({"codec": "topk(density=0.05, chunk=4096)|int4", "warmup_steps": 4}, 3, NO_SNAPSHOT),
         ({}, 2, {"step": {"accumulate": 2, "clip_norm": 0.05}}),
         ({}, 3, {"step": {"clip_norm": 0.0}, "spoil": 9, **NO_SNAPSHOT}),
+        ({}, 2, {"own_rate": True, **NO_SNAPSHOT}),
     ],
-    ids=["normalised", "topk", "two ranks, accumulating", "aborted step"],
+    ids=["normalised", "topk", "two ranks, accumulating", "aborted step", "a rate of the loop's own"],
 )
 def test_without_its_newest_snapshots_a_run_is_replayed_to_its_end(
     pool: Pool, tmp_path: Path, sync: State, ranks: int, options: State

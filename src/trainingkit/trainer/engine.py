@@ -52,8 +52,9 @@ class Rate(Protocol):
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one finished step was. `agreed` are the control lane's sums over all ranks; of the step before, where ranks
-    train apart, so that none waits for the others' present step.
+    """What one finished step was. `lrs` are the groups' learning rates that it was taken with. `agreed` are the control
+    lane's sums over all ranks; of the step before, where ranks train apart, so that none waits for the others' present
+    step.
     """
 
     loss: float
@@ -63,6 +64,7 @@ class StepResult:
     reason: str | None
     stats: SyncStats
     lr: float
+    lrs: tuple[float, ...]
     agreed: list[float]
 
 
@@ -180,7 +182,7 @@ class StepEngine:
 
     def _finish(self) -> StepResult:
         losses = torch.stack([loss.float() for loss in self._losses])
-        lr = max((float(group["lr"]) for group in self.optimizer.param_groups), default=0.0)
+        lrs = tuple(float(group["lr"]) for group in self.optimizer.param_groups)
         with self._clock.phase("update"):
             loss = float(losses.mean())
             self._tell_loss(loss)
@@ -199,7 +201,8 @@ class StepEngine:
             committed=committed,
             reason=None if committed else NOT_FINITE + (ALONE if stats.alone else ""),
             stats=stats,
-            lr=lr,
+            lr=max(lrs, default=0.0),
+            lrs=lrs,
             agreed=self._agreed,
         )
         self._forget_step()

@@ -49,7 +49,6 @@ def open_journal(
     *,
     sync: Sync,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
     buffers: ModelBuffers,
     clip_norm: float | None,
     say: Callable[[str, str], None],
@@ -66,7 +65,7 @@ def open_journal(
         return None
     gradients = of_gradients(sync)
     assert gradients is not None
-    return Journalling(session, section, gradients, model, optimizer, buffers, clip_norm, say)
+    return Journalling(session, section, gradients, model, buffers, clip_norm, say)
 
 
 def not_covered(sync: Sync) -> str | None:
@@ -93,7 +92,6 @@ class Journalling:
         section: JournalSection,
         sync: Squeezed,
         model: nn.Module,
-        optimizer: torch.optim.Optimizer,
         buffers: ModelBuffers,
         clip_norm: float | None,
         say: Callable[[str, str], None],
@@ -101,7 +99,6 @@ class Journalling:
         self.say = say
         self._session = session
         self._sync = sync
-        self._optimizer = optimizer
         self._clip_norm = clip_norm
         self._names = parameter_names(inner(model))
         self._buffers = buffers
@@ -111,7 +108,6 @@ class Journalling:
         self._said: dict[str, dict[str, Any]] = {}
         self._written: dict[str, int] = {}
         self._warned = False
-        self._lrs = _rates(optimizer)
         self._writer = JournalWriter(
             session.run.journal, fsync_s=section.fsync_s, queue_bytes=round(section.queue_mb * 1e6)
         )
@@ -135,7 +131,6 @@ class Journalling:
     def begin(self, step: int, *, base_attempt: int) -> None:
         """A segment begins after `step`, whose state is that of a snapshot which `base_attempt` made."""
         self._said, self._written = {}, {}
-        self._lrs = _rates(self._optimizer)
         kept = [place.step for place in layout.places(self._session.run.snapshots) if place.kind == layout.PUBLISHED]
         self._writer.begin(
             Origin(
@@ -165,7 +160,11 @@ class Journalling:
         if result.committed and not covered:
             self._warn_once(step)
         head = {
-            "numbers": {"committed": result.committed, "norm": result.grad_norm.hex(), "lrs": self._lrs},
+            "numbers": {
+                "committed": result.committed,
+                "norm": result.grad_norm.hex(),
+                "lrs": [lr.hex() for lr in result.lrs],
+            },
             "shared": self._difference("shared", self._shared(pending, covered=covered)),
             "own": self._difference("own", {"extra": dict(extra)}),
             "loss": result.loss,
@@ -173,7 +172,6 @@ class Journalling:
         }
         blobs = self._rows_of(pending) if result.committed else {}
         self._writer.append(step, head, {**blobs, **self._random(), **self._buffer_blobs()})
-        self._lrs = _rates(self._optimizer)
         for text in self._writer.problems():
             self.say("journal", text)
 
@@ -233,11 +231,6 @@ class Journalling:
 def buffer_bytes(buffer: torch.Tensor) -> bytes:
     """A buffer's values as they are in memory, in the order of its elements."""
     return buffer.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
-
-
-def _rates(optimizer: torch.optim.Optimizer) -> list[str]:
-    """Each group's learning rate, to the bit."""
-    return [float(group["lr"]).hex() for group in optimizer.param_groups]
 
 
 def _run_id(session: Session) -> str:

@@ -104,7 +104,6 @@ class Kit:
             config.journal,
             sync=sync,
             model=model,
-            optimizer=optimizer,
             buffers=self._buffers,
             clip_norm=config.step.clip_norm or None,
             say=lambda event, text: self._notes.append((event, text)),

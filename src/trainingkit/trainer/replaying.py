@@ -193,7 +193,7 @@ def _clip(model: nn.Module, step: Step) -> None:
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     found = torch.nn.utils.get_total_norm(gradients)
     recorded = float.fromhex(step.numbers["norm"])
-    if abs(float(found) - recorded) > NORM_TOLERANCE * recorded:
+    if not abs(float(found) - recorded) <= NORM_TOLERANCE * recorded:
         raise CheckpointError(
             f"The journal's gradient of step {step.step} is not the one that was applied.",
             field="journal",
