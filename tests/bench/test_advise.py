@@ -14,6 +14,7 @@ from trainingkit.bench.advise.facts import Facts
 from trainingkit.bench.advise.linking import link_of, stated_link
 from trainingkit.bench.advise.numbers import Numbers, facts_of
 from trainingkit.bench.advise.proof import PROVED, Proof, ProofSpec, check_of, error_of, name_of, rows_of, summarise
+from trainingkit.bench.advise.run import telling_line
 from trainingkit.bench.paired import Turns
 from trainingkit.bench.result import read
 from trainingkit.cluster.probe_links import Collective
@@ -100,6 +101,14 @@ def test_codecs_are_timed_where_that_is_asked_for():
     assert situation.window.shared == 1.0
     told = zip(situation.rungs, situation.loads, strict=True)
     assert all((load.code_s > 0) == (rung.codec != PLAIN) for rung, load in told)
+
+
+def test_a_log_tells_why_its_process_died():
+    assert telling_line("") == "it wrote nothing"
+    assert telling_line("one\nThe port is taken.\n\n") == "The port is taken."
+    crash = "Fatal Python error: Aborted\n\nThread 0x1 (most recent call first):\n  File x\nExtension modules: numpy\n"
+    assert telling_line(crash) == "Fatal Python error: Aborted"
+    assert telling_line(f"terminate called\n  what(): broken pipe\n{crash}").startswith("what(): broken pipe, Fatal ")
 
 
 def test_an_error_has_the_bounds_of_the_measured_median():

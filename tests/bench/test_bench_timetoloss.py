@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import itertools
-import json
+import dataclasses
+import math
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from timetoloss_small import finding, loss_after, made, measured
+from timetoloss_small import fill, finding, loss_after, made, measured, run_all, shifted
 
 from trainingkit.bench.contender import builder_of
 from trainingkit.bench.contenders.apart import quiet_step
 from trainingkit.bench.naming import read_name
 from trainingkit.bench.result import read, write
-from trainingkit.bench.timetoloss import apart30, compose, proving
+from trainingkit.bench.timetoloss import apart30, compose
 from trainingkit.bench.timetoloss.catalogue import BASELINE, BF16, LIMIT, MUON, WINNER, everybody
-from trainingkit.bench.timetoloss.curve import Curve, CurveSpec, keep, path_of, read_curve
-from trainingkit.bench.timetoloss.plan import next_length, pending, rate_of, runs_of, sweep_of, target_of
+from trainingkit.bench.timetoloss.curve import Curve
+from trainingkit.bench.timetoloss.plan import next_length, target_of
+from trainingkit.bench.timetoloss.rates import describe_sweep, rate_of, sweep_of
 from trainingkit.bench.timetoloss.reaching import reach, step_ratios, steps_to
 from trainingkit.bench.timetoloss.run import Asked, run
 from trainingkit.bench.timetoloss.spec import TimeToLossSpec, period_of
-from trainingkit.bench.timetoloss.times import EVERY30, GROUPS, Times, groups_on, timing_spec
-from trainingkit.bench.timetoloss.times import path_of as times_path
+from trainingkit.bench.timetoloss.times import EVERY30, GROUPS, Times, members_of
 from trainingkit.cli.bench_timetoloss import bench_time_to_loss
+from trainingkit.cli.bench_timetoloss_asked import Job, Kept, Now
 from trainingkit.core.errors import ConfigError
 from trainingkit.report.benchmarkdown import render_markdown
 from trainingkit.report.benchpage import render_bench
@@ -106,113 +107,76 @@ def test_the_first_crossing_lies_where_the_line_does(losses, target):
 @given(st.sets(st.integers(2, 60), min_size=1, max_size=8), st.integers(1, 70))
 def test_the_search_ends_at_the_least_length_that_reaches(lengths, needed):
     lengths = sorted(lengths)
-    tried: list[Curve] = []
-    for _ in range(len(lengths) + 1):
-        steps = next_length(lengths, tried, 2.0)
-        if steps is None:
-            break
-        curve = made(CurveSpec(name="plain", rate=1.0, steps=steps))
-        tried.append(curve.model_copy(update={"losses": [[float(steps), 1.9 if steps >= needed else 2.1]]}))
-    taken = [curve.spec.steps for curve in tried]
-    assert len(set(taken)) == len(taken), "no length is run twice"
+    tried: dict[int, bool] = {}
+    while (steps := next_length(lengths, tried)) is not None:
+        assert steps not in tried, "no length is run twice"
+        tried[steps] = steps >= needed
     reaching = [steps for steps in lengths if steps >= needed]
-    assert set(reaching[:1] or lengths[-1:]) <= set(taken)
-    assert next_length(lengths, tried, 2.0) is None
-
-
-def run_all(spec, names):
-    kept: dict[str, Curve] = {}
-    find = finding(kept)
-    for _ in range(200):
-        wanted = [one for name, seed in runs_of(spec, names) if (one := pending(spec, name, seed, find)) is not None]
-        if not wanted:
-            return find, kept
-        kept[wanted[0].digest()] = made(wanted[0])
-    raise AssertionError("the plan has no end")
+    assert set(reaching[:1] or lengths[-1:]) <= set(tried)
 
 
 def test_the_plan_ends_with_the_best_rates_a_target_a_seed_and_the_shortest_runs():
     names = [BASELINE, WINNER, BF16, BASELINE + MUON]
     find, kept = run_all(SPEC, names)
     assert (rate_of(SPEC, "adamw", find), rate_of(SPEC, "muon", find)) == (3e-3, 2e-2)
+    ends = [loss_after(SPEC.curve(BASELINE, 3e-3, 160, seed), 160) for seed in range(3)]
+    assert target_of(SPEC, find) == pytest.approx(ends[1]), "the mean over the seeds, which differ by 0.001 each"
     for seed in range(3):
-        target = loss_after(SPEC.curve(BASELINE, 3e-3, 160, seed), 160)
-        assert target_of(SPEC, seed, find) == target
         winner = reach(SPEC, WINNER, seed, find)
         assert winner is not None
         assert winner.reached
-        assert 60 < winner.steps <= 64, "AdamW's 160 steps are four halvings, which take Muon 64"
+        assert winner.steps == (64, 68, 68)[seed], "AdamW's four halvings take Muon 64 steps; then the round's end"
+        assert winner.curve.spec.steps == 80, "after 64 steps the last seed is not there, so none of them counts"
     assert {curve.spec.seed for curve in kept.values() if curve.spec.name == BF16} == {0}
-    assert step_ratios(SPEC, WINNER, BASELINE, find) == pytest.approx([2.5] * 3, rel=0.02)
+    assert step_ratios(SPEC, WINNER, BASELINE, find) == [160 / 64, 160 / 68, 160 / 68]
     limit = reach(SPEC, LIMIT + MUON, 0, find)
     assert limit is not None
     assert limit.curve.spec.name == BASELINE + MUON
 
 
-def test_the_sweep_goes_on_while_an_end_is_the_best_and_stops():
+def swept(optimizer, best_of):
+    """A sweep's curves, each the worse the further its rate is from `best_of(steps)`."""
     kept: dict[str, Curve] = {}
-    for _ in range(20):
-        missing = [each for each in sweep_of(SPEC, "adamw", finding(kept)) if each.digest() not in kept]
-        if not missing:
-            break
-        curve = made(missing[0])
-        rising = [[step, loss_after(curve.spec, round(step)) + 200 * curve.spec.rate] for step, _ in curve.losses]
-        kept[curve.spec.digest()] = curve.model_copy(update={"losses": rising})
-    rates = sorted(curve.spec.rate for curve in kept.values())
-    assert rates == pytest.approx([1.5e-3 / 4, 1.5e-3 / 2, 1.5e-3, 3e-3, 6e-3])
-    assert rate_of(SPEC, "adamw", finding(kept)) == pytest.approx(7.5e-4)
+    while missing := [each for each in sweep_of(SPEC, optimizer, finding(kept)) if each.digest() not in kept]:
+        away = abs(math.log2(missing[0].rate / best_of(missing[0].steps)))
+        kept[missing[0].digest()] = shifted(made(missing[0]).model_copy(update={"losses": [[1.0, 2.0]]}), away)
+    return kept
+
+
+def test_the_sweep_goes_on_until_half_and_double_of_the_best_were_worse():
+    kept = swept("muon", lambda steps: 0.045)
+    assert sorted(curve.spec.rate for curve in kept.values()) == pytest.approx([0.01, 0.02, 0.04, 0.08])
+    assert rate_of(SPEC, "muon", finding(kept)) == pytest.approx(0.04)
+    assert {curve.spec.steps for curve in kept.values()} == {SPEC.sweep_steps}
+
+
+def test_the_best_rates_of_the_short_runs_run_at_the_baselines_length_and_those_decide():
+    kept = swept("adamw", lambda steps: 1.4e-3 if steps == SPEC.sweep_steps else 5e-3)
+    by_length = {
+        steps: sorted(curve.spec.rate for curve in kept.values() if curve.spec.steps == steps) for steps in (40, 160)
+    }
+    assert by_length[40] == pytest.approx([7.5e-4, 1.5e-3, 3e-3, 6e-3])
+    assert by_length[160] == pytest.approx([7.5e-4, 1.5e-3, 3e-3, 6e-3, 1.2e-2]), "the two best, and up to the best"
+    assert rate_of(SPEC, "adamw", finding(kept)) == pytest.approx(6e-3)
+    found = describe_sweep(SPEC, "adamw", finding(kept))
+    assert (found["rate"], found["steps"], found["half_and_double_worse"]) == (6e-3, 160, True)
+    assert list(found["loss_by_rate"]) == ["0.00075", "0.0015", "0.003", "0.006", "0.012"]
+    one = next(key for key, curve in kept.items() if curve.spec.steps == 160)
+    del kept[one]
+    assert rate_of(SPEC, "adamw", finding(kept)) is None, "while one is missing, none is chosen"
+
+
+def test_a_rate_at_the_end_of_what_is_tried_is_said_to_be_one():
+    kept = swept("adamw", lambda steps: 1e3)
+    found = describe_sweep(SPEC, "adamw", finding(kept))
+    assert len(found["loss_by_rate"]) == 6
+    assert not found["half_and_double_worse"]
 
 
 def test_lengths_are_whole_rounds():
     for name in ("every(8)|all|int2+muon", WINNER, "plain+muon", "every(6)|all|int4+muon"):
         assert all(steps % period_of(name) == 0 == steps % 4 for steps in SPEC.lengths(name))
     assert SPEC.lengths("all|int4") == [160]
-
-
-def test_who_never_gets_there_has_no_speedup_but_a_row_that_says_so():
-    find, kept = run_all(SPEC, [BASELINE, "all|int4"])
-    curve = kept[SPEC.curve("all|int4", 3e-3, 160).digest()]
-    worse = [[step, loss + 0.2] for step, loss in curve.losses]
-    kept[curve.spec.digest()] = curve.model_copy(update={"losses": worse})
-    times = Times("100mbit", {"today": measured({"plain": 6.0, "squeezed": 2.0, "none": 1.5, "none again": 1.5})})
-    row = next(r for r in compose.rows_of(SPEC, {"100mbit": times}, find) if r["name"] == "all|int4")
-    assert (row["reached"], row["steps_to_loss"], row["speedup"]) == (False, 160.0, None)
-    assert row["minutes"] == pytest.approx(160 * 2.0 * 1.2 / 60)
-
-
-def test_a_speedup_is_steps_times_seconds_with_the_worst_and_the_best_seed():
-    find, _ = run_all(SPEC, [BASELINE, WINNER, BF16])
-    turns = {"plain": 24.0, BF16: 13.0, WINNER: 3.0, "none": 1.5, "none again": 1.5}
-    times = {"25mbit": Times("25mbit", {"ours": measured(turns)})}
-    ratios = step_ratios(SPEC, WINNER, BASELINE, find)
-    found = {check.name: check for check in compose.checks_of(SPEC, times, find)}
-    assert found["speedup@25mbit"].value == pytest.approx(8 * sorted(ratios)[1])
-    assert found["speedup@25mbit"].low == pytest.approx(8 * min(ratios))
-    assert found["speedup@25mbit"].goal == ">= 30"
-    assert found["speedup_vs_bf16@25mbit"].goal == ">= 15"
-    assert found["speedup_vs_bf16@25mbit"].value == pytest.approx(13 / 3 * sorted(ratios)[1], rel=0.01)
-    assert times["25mbit"].rho() == pytest.approx(15.0)
-
-
-def fill(cache, spec, links):
-    names = [entry.name for entry in everybody()]
-    _, kept = run_all(spec, names)
-    for curve in kept.values():
-        keep(path_of(cache, curve.spec), curve.model_dump_json())
-    for link, group in itertools.product(links, GROUPS):
-        turns = dict.fromkeys(GROUPS[group], 3.0) | {"squeezed": 2.0, "none": 1.5, "none again": 1.5}
-        turns |= {"plain": 24.0} if "plain" in turns else {}
-        asked = timing_spec(spec, link, group, minutes=9.0)
-        if group in groups_on(link, tuple(GROUPS)):
-            keep(times_path(cache, asked, group), measured(turns).to_json())
-    for each in apart30.gap_specs(spec).values():
-        keep(path_of(cache, each), made(each).model_dump_json())
-    for name in (BASELINE, spec.winner):
-        seen = reach(spec, name, 0, lambda one: read_curve(cache, one))
-        assert seen is not None
-        for steps in (seen.curve.spec.proof_steps, seen.curve.spec.steps):
-            path = proving.proof_path(cache, proving.CONFIRMED_LINK, seen.curve.spec, steps)
-            keep(path, seen.curve.model_copy(update={"seconds": 600.0}).model_dump_json())
 
 
 def test_all_that_is_kept_becomes_one_result_with_tables_and_a_page(tmp_path):
@@ -234,54 +198,29 @@ def test_all_that_is_kept_becomes_one_result_with_tables_and_a_page(tmp_path):
         "Loss by rounds",
     ]
     assert any("(judged)" in row[0] for row in tables[0].rows)
-    assert tables[1].rows[0][-1] == "1.00"
+    assert tables[1].rows[0][-2:] == ("1.00", "-")
+    assert tables[1].columns[-2:] == ("times the winner's", "bounds")
+    assert all(row[-1] != "-" for row in tables[1].rows[1:] if not row[-2].startswith(">"))
+    assert all("90 %" not in column for table in tables for column in table.columns)
     markdown = render_markdown("Time to loss", [result])
     assert "### Minutes to the loss at 10mbit, rho 15.0\n\n| contender |" in markdown
+    assert "Bounds of speedup@25mbit" in markdown
     page = render_bench(result)
     assert "Loss against minutes at 10mbit" in page
     assert "Muon" in page
 
 
-def test_what_is_missing_is_listed_and_a_damaged_file_is_missing(tmp_path):
-    spec = TimeToLossSpec(steps=160, links=["25mbit"], seeds=1)
-    fill(tmp_path, spec, spec.links)
-    damaged = path_of(tmp_path, spec.curve(BASELINE, 3e-3, 160))
-    damaged.write_text(damaged.read_text()[:100])
-    times_path(tmp_path, timing_spec(spec, "25mbit", "ours", minutes=1.0), "ours").unlink()
-    result = run(spec, Asked(no_run=True), tmp_path, command="c")
-    assert "Missing curve: plain, rate 0.003, 160 steps, seed 0." in result.notes
-    assert "Missing times at 25mbit: ours." in result.notes
-
-
-def test_bits_that_differ_do_not_pass(tmp_path):
-    spec = TimeToLossSpec(steps=160, links=["100mbit"], seeds=1)
-    fill(tmp_path, spec, spec.links)
-    seen = reach(spec, WINNER, 0, lambda one: read_curve(tmp_path, one))
-    assert seen is not None
-    path = proving.proof_path(tmp_path, "100mbit", seen.curve.spec, seen.curve.spec.proof_steps)
-    keep(path, seen.curve.model_copy(update={"proof": "other"}).model_dump_json())
-    assert proving.same_bits(spec, [BASELINE, WINNER], tmp_path, lambda one: read_curve(tmp_path, one)) == {
-        BASELINE: True,
-        WINNER: False,
-    }
-    result = run(spec, Asked(no_run=True), tmp_path, command="c")
-    assert not next(check for check in result.checks if check.name == "same_bits").holds
-
-
-@settings(deadline=None, max_examples=20)
-@given(st.sampled_from(["name", "rate", "steps", "schedule", "seed", "hosts", "scale", "eval_every", "proof_steps"]))
-def test_every_setting_of_a_curve_is_in_its_digest(field):
-    one = CurveSpec(name="plain", rate=1e-3, steps=30)
-    other = {"name": "bf16", "rate": 2e-3, "schedule": "wsd", "scale": "tiny"}.get(field, 7)
-    assert one.model_copy(update={field: other}).digest() != one.digest()
-
-
 def test_every_contender_of_the_catalogue_can_be_built_and_is_timed_by_a_group():
-    timed = {name for names in GROUPS.values() for name in names} | {"squeezed", "none"}
-    for entry in everybody():
-        builder_of(read_name(entry.name).way)
-    wanted = {entry.timing for entries in compose.KINDS.values() for entry in entries}
-    assert wanted - timed <= {"all|int4"}
+    for winner in (WINNER, "every(8)|all|int2+muon", "every(2)|all|int8+muon(ns_steps=4)"):
+        timed = {name for group in GROUPS for name in members_of(group, winner)} | {"squeezed", "none"}
+        for entry in everybody(winner):
+            builder_of(read_name(entry.name).way)
+        wanted = {entry.timing for entries in compose.kinds_of(winner).values() for entry in entries}
+        assert wanted - timed <= {"all|int4"}
+        for group in ("judged", "ablation"):
+            assert winner in members_of(group, winner), "ratios to it are taken within a round"
+        assert len(compose.kinds_of(winner)["ablation"]) == 4
+    assert compose.kinds_of("sparseloco")["ablation"] == ()
 
 
 def test_bytes_of_every_30_are_compared_with_plain_ddp():
@@ -302,19 +241,30 @@ def test_bytes_of_every_30_are_compared_with_plain_ddp():
         ({"groups": "our"}, "no 'our' here", "--groups"),
         ({"only": "plain+sgd"}, "no optimizer called 'sgd'", "--only"),
         ({"links": "fast"}, "not a link rate", "--links"),
+        ({"winner": "plain+sgd"}, "no optimizer called 'sgd'", "--winner"),
         ({"hosts": 1}, "cannot be used", "hosts"),
         ({"steps": 2}, "cannot be used", "steps"),
     ],
 )
 def test_bad_options_are_refused_before_anything_runs(options, text, field, tmp_path):
     with pytest.raises(ConfigError, match=text) as caught:
-        bench_time_to_loss(**options, cache=tmp_path)
+        job = {key: value for key, value in options.items() if key in {f.name for f in dataclasses.fields(Job)}}
+        now = {key: value for key, value in options.items() if key not in job}
+        bench_time_to_loss(job=Job(**job), now=Now(**now), kept=Kept(cache=tmp_path))
     assert caught.value.field == field
     assert not list(tmp_path.iterdir())
 
 
-def test_the_cache_says_where_it_cannot_write(tmp_path):
-    (tmp_path / "curves").write_text("a file")
-    with pytest.raises(ConfigError, match="cannot be kept") as caught:
-        keep(path_of(tmp_path, CurveSpec(name="plain", rate=1.0, steps=1)), json.dumps({}))
-    assert caught.value.field == "--cache"
+def test_the_rate_of_talking_every_30_steps_is_the_small_sweeps():
+    kept: dict[str, Curve] = {}
+    spec = TimeToLossSpec(hosts=2)
+    while todo := apart30.pending_gaps(spec, finding(kept)):
+        curve = made(todo[0])
+        kept[curve.spec.digest()] = shifted(curve, 0.1 * abs(math.log2(curve.spec.rate / 1.2e-2)))
+    assert {curve.spec.scale for curve in kept.values()} == {"tiny"}
+    pair = [curve.spec for curve in kept.values() if curve.spec.steps == apart30.STEPS]
+    (apart,) = [one for one in pair if one.name == EVERY30]
+    dense = [kept[one.digest()] for one in pair if one.name == BASELINE]
+    assert apart.rate == min(dense, key=lambda curve: curve.last_loss).spec.rate
+    rows = apart30.gap_rows(spec, finding(kept))
+    assert [row["rounds"] for row in rows] == [10 * number for number in range(11)]

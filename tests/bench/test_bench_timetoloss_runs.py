@@ -9,16 +9,17 @@ import pytest
 import torch
 from timetoloss_small import made
 
+from trainingkit.bench.cache import keep
 from trainingkit.bench.network.rank import Rank
 from trainingkit.bench.network.spec import NetworkSpec
 from trainingkit.bench.network.stage import Stage
 from trainingkit.bench.network.worker import Worker
 from trainingkit.bench.timetoloss.catalogue import BASELINE
-from trainingkit.bench.timetoloss.curve import CurveSpec, keep, path_of, read_curve
+from trainingkit.bench.timetoloss.curve import CurveSpec, path_of, read_curve
 from trainingkit.bench.timetoloss.curve_worker import bits_of, train
 from trainingkit.bench.timetoloss.curves import run_missing
-from trainingkit.bench.timetoloss.plan import sweep_of
 from trainingkit.bench.timetoloss.proving import prove, same_bits
+from trainingkit.bench.timetoloss.rates import sweep_of
 from trainingkit.bench.timetoloss.spec import TimeToLossSpec
 from trainingkit.cluster.meeting import Meeting
 from trainingkit.sync.every.apart import EverySync

@@ -18,6 +18,7 @@ from trainingkit.core.errors import ConfigError
 from trainingkit.core.files import write_atomic
 from trainingkit.core.section import Section, check
 
+INTERVAL = "90 % interval"
 _GOAL = re.compile(r"(>=|<=) (-?[0-9.]+(?:e-?[0-9]+)?)")
 TOO_NOISY = "The machine is too noisy: a contender against itself did not show 1.00 +- 0.02. Trust no check below."
 
@@ -27,11 +28,12 @@ class Check(Section):
 
     name: str = Field(min_length=1, description="what is claimed")
     value: float = Field(description="the median")
-    low: float | None = Field(description="lower bound of the 90 % interval; null: too few samples")
+    low: float | None = Field(description="lower bound; null: too few samples")
     high: float | None = Field(description="upper bound")
     unit: str = Field(description="'ratio', 's', 'bytes', ...")
     goal: str = Field(pattern=_GOAL, description="'>= 0.95' or '<= 0.14'")
     holds: bool = Field(description="what `judge` says of bounds and goal")
+    bounds: str = Field(default=INTERVAL, min_length=1, description="what the bounds are")
 
     @model_validator(mode="after")
     def _holds_as_judged(self) -> Check:
@@ -80,14 +82,18 @@ def judge(goal: str, low: float | None, high: float | None) -> bool:
     return bound >= float(match[2]) if match[1] == ">=" else bound <= float(match[2])
 
 
-def make_check(name: str, interval: Interval, goal: str, *, unit: str = "ratio") -> Check:
+def make_check(name: str, interval: Interval, goal: str, *, unit: str = "ratio", bounds: str = INTERVAL) -> Check:
     """A check from an interval.
+
+    Args:
+        bounds: what the interval's bounds are.
 
     Raises:
         ConfigError: the value is not finite, or the goal cannot be read.
     """
     low, high = known(interval.low), known(interval.high)
     found = {"name": name, "value": interval.value, "low": low, "high": high, "unit": unit, "goal": goal}
+    found["bounds"] = bounds
     return check(Check, {**found, "holds": judge(goal, low, high)}, field=f"checks.{name}")
 
 

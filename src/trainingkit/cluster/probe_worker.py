@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 
+from trainingkit.cluster.ending import run_and_exit
 from trainingkit.cluster.launch import die_with_parent
 from trainingkit.cluster.meeting import leave
 from trainingkit.cluster.place import find_place
@@ -27,4 +28,4 @@ def main(file: str, budget_s: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run_and_exit(lambda: main(*sys.argv[1:]))

@@ -17,8 +17,10 @@ def asset(name: str) -> str:
 @lru_cache(maxsize=4)
 def template(name: str) -> jinja2.Template:
     """A template; everything put into it is escaped, and a name that is not given is an error."""
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    return environment.from_string(asset(name))
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(asset), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    return environment.get_template(name)
 
 
 @lru_cache(maxsize=1)

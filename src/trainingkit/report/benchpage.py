@@ -7,7 +7,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from trainingkit.bench.network.spec import JUDGED, REFERENCE
-from trainingkit.bench.result import TOO_NOISY, Result
+from trainingkit.bench.result import INTERVAL, TOO_NOISY, Check, Result
 from trainingkit.core.errors import ConfigError
 from trainingkit.core.files import write_atomic
 from trainingkit.core.units import format_bytes, format_seconds
@@ -87,7 +87,7 @@ def cards_of(result: Result) -> list[Card]:
         Card(
             check.name.replace("_", " "),
             f"{check.value:.3f}",
-            (f"90 % interval {bounds_text(check)}; goal {check.goal}.", f"Holds: {holds_text(check, result)}."),
+            (f"{_bounds_sentence(check)}; goal {check.goal}.", f"Holds: {holds_text(check, result)}."),
             unit="" if check.unit == "ratio" else check.unit,
         )
         for check in result.checks
@@ -105,12 +105,17 @@ def cards_of(result: Result) -> list[Card]:
     return cards
 
 
+def _bounds_sentence(check: Check) -> str:
+    given = bounds_text(check)
+    return f"{INTERVAL} {given}" if check.bounds == INTERVAL else f"Bounds {given} ({check.bounds})"
+
+
 def plots_of(result: Result) -> list[Figure]:
     """A plot per task of a frontier or per link, the bars and curves of a bench with contenders; none for others."""
     if has_frontier(result):
         return [gap_against_bits(task, task_title(result, task), rows) for task, rows in rows_by_task(result).items()]
     if has_minutes(result):
-        target = next(iter(result.facts.get("target_by_seed") or []), None)
+        target = result.facts.get("target")
         return [loss_against_minutes(link, rows, target) for link, rows in rows_by_link(result).items()]
     rows = [row for row in result.rows if "contender" in row]
     if not rows:

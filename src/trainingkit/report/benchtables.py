@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from trainingkit.bench.result import Check, Result
+from trainingkit.bench.result import INTERVAL, Check, Result
 from trainingkit.core.units import format_bytes, format_seconds
 from trainingkit.report.tables import Table, facts
 
@@ -13,13 +13,21 @@ Cell = Callable[[Any], str]
 
 
 def checks_table(result: Result) -> Table:
-    """Claims, their bounds, their goals, and whether they hold."""
+    """Claims, their bounds, their goals, and whether they hold; a note where the bounds are not all of one kind."""
     rows = tuple(
         (claim.name, f"{claim.value:.3f}", bounds_text(claim), claim.unit, claim.goal, holds_text(claim, result))
         for claim in result.checks
     )
-    columns = ("check", "value", "90 % interval", "unit", "goal", "holds")
-    return Table("Checks", columns, rows, "" if rows else "This bench claims nothing.")
+    kinds = list(dict.fromkeys(claim.bounds for claim in result.checks)) or [INTERVAL]
+    columns = ("check", "value", kinds[0] if len(kinds) == 1 else "bounds", "unit", "goal", "holds")
+    return Table("Checks", columns, rows, _bounds_note(result) if rows else "This bench claims nothing.")
+
+
+def _bounds_note(result: Result) -> str:
+    names: dict[str, list[str]] = {}
+    for claim in result.checks:
+        names.setdefault(claim.bounds, []).append(claim.name)
+    return "" if len(names) == 1 else " ".join(f"Bounds of {', '.join(of)}: {kind}." for kind, of in names.items())
 
 
 def bounds_text(check: Check) -> str:

@@ -14,8 +14,16 @@ Cell = Callable[[Row], str]
 ABLATION, GAP = "ablation", "every30"
 UNKNOWN = "-"
 NOTE = (
-    "Steps: until the validation loss at which plain DDP with AdamW ends; '> n': not within the n steps of its longest "
-    "run. Speedup: over plain DDP, with the bounds of the ratio of step seconds and of the seeds."
+    "Steps: until the validation loss at which plain DDP with AdamW ends, the mean of its seeds; the first crossing on "
+    "straight lines between evaluations, in whole exchanges, for everybody; the median of the seeds. '> n': a seed is "
+    "not there within n steps, so there is no speedup. Speedup: over plain DDP. Bounds: the worst seed times the lower "
+    "bound of the 90 % interval of the ratio of step seconds, and the best seed times its upper bound."
+)
+
+APART_NOTE = (
+    "Times the winner's: steps, seed by seed, times seconds of a step, round by round in turns that both took; the "
+    "bounds are those of the worst and the best seed times those of the 90 % interval of the seconds' ratio. Minutes "
+    "are medians of their own, so their quotient may be another."
 )
 
 
@@ -38,19 +46,14 @@ def minutes_tables(result: Result) -> list[Table]:
         judged = next((row for row in rows if row["judged"]), None)
         apart = [row for row in result.rows if row.get("link") == link and row["kind"] == ABLATION]
         if judged is not None and apart:
-            beside = [_behind(row, judged) for row in (judged, *apart)]
-            tables.append(_table(f"The winner with one thing put back, at {link}", ABLATIONS, beside, ""))
+            beside = [{**judged, "times_judged": 1.0}, *apart]
+            tables.append(_table(f"The winner with one thing put back, at {link}", ABLATIONS, beside, APART_NOTE))
     gaps = [row for row in result.rows if row["kind"] == GAP]
     return [*tables, *([_gap_table(gaps)] if gaps else [])]
 
 
 def _table(title: str, columns: Mapping[str, Cell], rows: Sequence[Row], note: str) -> Table:
     return Table(title, tuple(columns), tuple(tuple(cell(row) for cell in columns.values()) for row in rows), note)
-
-
-def _behind(row: Row, judged: Row) -> Row:
-    known = row["minutes"] is not None and judged["minutes"]
-    return {**row, "times_winner": row["minutes"] / judged["minutes"] if known else None}
 
 
 def _shown(key: str, show: Callable[[Any], str]) -> Cell:
@@ -63,10 +66,12 @@ def _at_least(key: str, show: Callable[[Any], str]) -> Cell:
     return lambda row: plain(row) if row.get("reached") or row.get(key) is None else f"> {plain(row)}"
 
 
-def _bounds(row: Row) -> str:
-    if row["speedup_low"] is None or row["speedup_high"] is None:
-        return UNKNOWN
-    return f"{row['speedup_low']:.1f} to {row['speedup_high']:.1f}"
+def _bounds(key: str, digits: int) -> Cell:
+    def cell(row: Row) -> str:
+        low, high = row.get(f"{key}_low"), row.get(f"{key}_high")
+        return UNKNOWN if low is None or high is None else f"{low:.{digits}f} to {high:.{digits}f}"
+
+    return cell
 
 
 CONTENDERS: dict[str, Cell] = {
@@ -77,7 +82,7 @@ CONTENDERS: dict[str, Cell] = {
     "step": _shown("step_s", format_seconds),
     "minutes": _at_least("minutes", "{:.1f}".format),
     "speedup": _shown("speedup", "{:.1f}".format),
-    "90 % interval": _bounds,
+    "bounds": _bounds("speedup", 1),
     "over bf16 wire": _shown("speedup_vs_bf16", "{:.1f}".format),
 }
 ABLATIONS: dict[str, Cell] = {
@@ -85,7 +90,8 @@ ABLATIONS: dict[str, Cell] = {
     "steps to the loss": CONTENDERS["steps to the loss"],
     "step": CONTENDERS["step"],
     "minutes": CONTENDERS["minutes"],
-    "times the winner's": _at_least("times_winner", "{:.2f}".format),
+    "times the winner's": _at_least("times_judged", "{:.2f}".format),
+    "bounds": _bounds("times_judged", 2),
 }
 
 

@@ -22,6 +22,7 @@ from trainingkit.bench.network.rank import CLIP_NORM, PEAK_LR, Entrant, Rank
 from trainingkit.bench.network.spec import REFERENCE
 from trainingkit.bench.network.stage import Stage
 from trainingkit.bench.paired import ContenderFailed, Turns, order
+from trainingkit.cluster.ending import run_and_exit
 from trainingkit.core.files import write_atomic
 from trainingkit.core.section import check, choose
 from trainingkit.data.batch import gather
@@ -130,4 +131,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    run_and_exit(lambda: main(sys.argv[1]))

@@ -25,6 +25,8 @@ from trainingkit.trainer.recipe import Recipe, resolved_text
 WORKER = "trainingkit.bench.advise.worker"
 POLL_S = 0.1
 LAB_DEADLINE_S = 900.0
+CRASH = "Fatal Python error"
+"""Where the interpreter's account of a crash begins."""
 
 
 def on_this_host(recipe: Recipe, wish: Wish, *, workers: int, show: Show) -> Facts:
@@ -98,15 +100,23 @@ def _following(stage: Stage, show: Show) -> Iterator[None]:
 
 
 def _failed(how: str, folder: Path, rank: int) -> ClusterError:
-    """With the last line that the rank wrote."""
+    """With the line of the rank's log that says why."""
     log = folder / f"{LOG}{rank}.txt"
-    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
-    said = next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     return ClusterError(
         "The ranks that were to measure failed.",
         field="workers",
-        found=f"{how}; {said}",
+        found=f"{how}; {telling_line(text)}",
         expected="every rank to measure and leave",
         next_step="Mend that; trainingkit train --set run.steps=3 with this recipe shows more. Numbers need no ranks: "
         "--params 7e9 --step 2.5s --link 1gbit --ranks 8.",
     )
+
+
+def telling_line(log: str) -> str:
+    """Its last line; of a crash what was said before its list of stacks and modules."""
+    said, crash, account = log.partition(CRASH)
+    lines = [line.strip() for line in said.split("\n") if line.strip()]
+    if crash:
+        return ", ".join([*lines[-1:], crash + account.split("\n", 1)[0]])
+    return lines[-1] if lines else "it wrote nothing"

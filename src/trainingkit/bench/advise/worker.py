@@ -9,6 +9,7 @@ from pathlib import Path
 
 from trainingkit.bench.advise.rank import Wish, measure_recipe
 from trainingkit.bench.network.stage import Stage
+from trainingkit.cluster.ending import run_and_exit
 from trainingkit.cluster.launch import die_with_parent
 from trainingkit.cluster.place import find_place
 from trainingkit.core.files import write_atomic
@@ -41,4 +42,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    run_and_exit(lambda: main(sys.argv[1]))

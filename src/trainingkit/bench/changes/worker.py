@@ -21,6 +21,7 @@ from trainingkit.bench.contenders.squeezed import squeezed
 from trainingkit.bench.network.joining import joined
 from trainingkit.bench.network.rank import Entrant, Rank
 from trainingkit.bench.network.stage import UNSHAPE, Stage
+from trainingkit.cluster.ending import run_and_exit
 from trainingkit.core.files import write_atomic
 from trainingkit.core.section import check
 from trainingkit.netlab.rates import parse_rate
@@ -135,4 +136,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    run_and_exit(lambda: main(sys.argv[1]))

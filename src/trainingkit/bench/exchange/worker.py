@@ -16,6 +16,7 @@ import torch.distributed as dist
 from trainingkit.bench.exchange.many import real_footprint, simulated_footprint
 from trainingkit.bench.exchange.spec import ISLANDS, SIMULATED, Task
 from trainingkit.bench.exchange.turns import take_turns
+from trainingkit.cluster.ending import run_and_exit
 from trainingkit.cluster.meeting import join, leave
 from trainingkit.cluster.place import find_place
 from trainingkit.core.errors import ClusterError
@@ -55,4 +56,4 @@ def _together(task: Task) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    run_and_exit(lambda: main(Path(sys.argv[1])))

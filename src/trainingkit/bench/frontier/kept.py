@@ -9,17 +9,16 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 from pydantic import Field
 
+from trainingkit.bench.cache import cache_folder, keep
+from trainingkit.bench.cache import read_kept as read_file
 from trainingkit.bench.frontier.scheme import Scheme
 from trainingkit.bench.frontier.task import TASKS, Task
-from trainingkit.core.errors import ConfigError
-from trainingkit.core.files import write_atomic
 from trainingkit.core.section import Section, check
 
 VERSION = 1
@@ -47,9 +46,8 @@ class Kept(Section):
 
 
 def default_cache() -> Path:
-    """The user's cache folder for runs, data and weights: $XDG_CACHE_HOME/trainingkit/frontier, else below ~/.cache."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "trainingkit" / "frontier"
+    """The user's cache folder for runs, data and weights."""
+    return cache_folder("frontier")
 
 
 def path_of(cache: Path, task_name: str, task: Task, scheme: Scheme, seed: int, workers: int) -> Path:
@@ -70,29 +68,12 @@ def path_of(cache: Path, task_name: str, task: Task, scheme: Scheme, seed: int, 
 
 def read_kept(path: Path) -> Kept | None:
     """The run, or None when there is none that can be read; a damaged file is as good as none."""
-    try:
-        return check(Kept, json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, ConfigError):
-        return None
+    return read_file(path, Kept)
 
 
 def write_kept(path: Path, kept: Kept) -> None:
-    """Keep a run, whole or not at all.
-
-    Raises:
-        ConfigError: the cache cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, json.dumps(kept.model_dump(), allow_nan=False) + "\n")
-    except OSError as error:
-        raise ConfigError(
-            f"A run cannot be kept: {error.strerror}.",
-            field="--cache",
-            found=str(path.parent),
-            expected="a folder that can be written",
-            next_step="Choose another with --cache DIR.",
-        ) from error
+    """Keep a run, whole or not at all. Raises ConfigError."""
+    keep(path, json.dumps(kept.model_dump(), allow_nan=False) + "\n")
 
 
 def task_of(name: str, steps: int | None = None) -> Task:

@@ -19,6 +19,7 @@ from trainingkit.bench.network.rank import Entrant, Rank
 from trainingkit.bench.network.spec import JUDGED, REFERENCE, TWIN, Measured, NetworkSpec
 from trainingkit.bench.network.stage import SHAPE, UNSHAPE, Stage
 from trainingkit.bench.paired import ContenderFailed, Plan, Turns, measure
+from trainingkit.cluster.ending import run_and_exit
 from trainingkit.core.errors import ClusterError
 from trainingkit.core.files import write_atomic
 from trainingkit.core.section import check
@@ -188,4 +189,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    run_and_exit(lambda: main(sys.argv[1]))

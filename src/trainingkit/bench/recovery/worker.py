@@ -7,10 +7,8 @@ snapshot in the middle of each block. Then a third trains from its first snapsho
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 import time
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 from trainingkit.bench.recovery.spec import Block, Found, RecoverySpec
+from trainingkit.cluster.ending import run_and_exit
 from trainingkit.cluster.place import find_place
 from trainingkit.core.files import write_atomic
 from trainingkit.core.records import StepRecord, read_records
@@ -166,9 +165,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(Path(sys.argv[1]))
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-    os._exit(0)  # the groups of several kits in one process cannot be closed in order
+    run_and_exit(lambda: main(Path(sys.argv[1])))

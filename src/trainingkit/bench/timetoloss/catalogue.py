@@ -12,6 +12,8 @@ BASELINE = "plain"
 BF16 = "bf16"
 LIMIT = "none"
 MUON = "+muon"
+DENSE_OF = {LIMIT: BASELINE, LIMIT + MUON: BASELINE + MUON}
+"""Who exchanges nothing, and the contender with the same optimizer whose losses it would have."""
 LOCAL_SGD = "every(10)|none"
 DILOCO = "every(10, outer_lr=0.7, outer_momentum=0.9, nesterov=true)|none"
 WINNER = "every(4)|all|int4" + MUON
@@ -35,6 +37,11 @@ class Entry:
     def timing(self) -> str:
         """The name that is timed."""
         return self.timed_as or self.name
+
+    @property
+    def trained_as(self) -> str:
+        """The name whose losses it has."""
+        return DENSE_OF.get(self.name, self.name)
 
 
 TODAY = (
@@ -63,30 +70,44 @@ LIMITS = (
 )
 """Steps of the one, losses of the dense contender with the same optimizer: what no wire can beat."""
 
-DENSE_OF = {LIMIT: BASELINE, LIMIT + MUON: BASELINE + MUON}
-
-ABLATION = (
-    Entry("every(4)|none+muon", "wire: fp32 in place of int4"),
-    Entry("all|int4+muon", "H: every step in place of every 4"),
-    Entry("every(4)|all|int4", "optimizer: AdamW in place of Muon"),
-    Entry(WINNER + "+fp32", "precision: computing in fp32 in place of bf16"),
-)
-"""The winner with one thing put back."""
-
 IDEAS = (
     Entry("every(4)|all|int4+muon(ns_steps=3)", "ours, int4 every 4, Muon of 3 iterations"),
     Entry("every(8)|all|int2+muon", "ours, int2 every 8, Muon"),
 )
 """Tried on top of the winner."""
 
+CATALOGUE = (*TODAY, *OURS, *IDEAS, *LIMITS)
 
-def everybody() -> list[Entry]:
+
+def ablation_of(winner: str) -> tuple[Entry, ...]:
+    """The judged contender with one thing put back; none for one that is not every(H), a codec and an optimizer.
+
+    >>> [entry.name for entry in ablation_of("every(8)|all|int2+muon")]
+    ['every(8)|none+muon', 'all|int2+muon', 'every(8)|all|int2', 'every(8)|all|int2+muon+fp32']
+    """
+    way, *others = winner.split("+")
+    every, _, codec = way.partition("|")
+    with_others = "".join("+" + part for part in others)
+    if not every.startswith("every(") or not others:
+        return ()
+    return (
+        Entry(f"{every}|none{with_others}", f"wire: fp32 in place of {codec}"),
+        Entry(codec + with_others, f"H: every step in place of {every}"),
+        Entry(way, f"optimizer: AdamW in place of {others[0]}"),
+        Entry(winner + "+fp32", "precision: computing in fp32 in place of bf16"),
+    )
+
+
+def everybody(winner: str = WINNER) -> list[Entry]:
     """All whose curve is wanted, each once, in the order in which they are worth running."""
-    first = (TODAY[0], OURS[5], OURS[4], OURS[2], OURS[3], *IDEAS, TODAY[1], *ABLATION, *TODAY[2:], *OURS)
-    return list({entry.name: entry for entry in reversed(first)}.values())[::-1]
+    judged, ablation = entry_of(winner), ablation_of(winner)
+    first = (TODAY[0], judged, TODAY[1], *IDEAS, OURS[5], OURS[4], OURS[2], OURS[3], *ablation, *TODAY[2:], *OURS)
+    found: dict[str, Entry] = {}
+    for entry in first:
+        found.setdefault(entry.name, entry)
+    return list(found.values())
 
 
-def label_of(name: str) -> str:
-    """The table's word; of a contender that the catalogue lacks, its name."""
-    known = {entry.name: entry.label for entry in (*IDEAS, *ABLATION, *LIMITS, *TODAY, *OURS)}
-    return known.get(name, name)
+def entry_of(name: str) -> Entry:
+    """The catalogue's entry, or one with the name alone."""
+    return next((entry for entry in CATALOGUE if entry.name == name), Entry(name, name))

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import Field
 
-from trainingkit.bench.naming import read_name
+from trainingkit.bench.cache import cache_folder, read_kept
+from trainingkit.bench.naming import Compute, read_name
 from trainingkit.bench.network.spec import NetworkSpec
-from trainingkit.core.errors import ConfigError
-from trainingkit.core.files import write_atomic
 from trainingkit.core.section import Section, check, choose
 from trainingkit.optim import SCHEDULES
 
@@ -26,6 +25,8 @@ VERSION = 1
 WARMUP_SHARE = 0.1
 STOPPED_S = 3600.0
 """Deadline of a collective: a run on a machine that does other things may stand still for long."""
+FIRST_COMPUTE: Compute = "bf16"
+"""What the first curves were computed in, when this was no part of their digest; it still is none of theirs."""
 RATE_OF = {"adamw": "lr", "muon": "muon_lr"}
 """Which setting of an optimizer the sweep varies."""
 
@@ -42,6 +43,7 @@ class CurveSpec(Section):
     scale: str = Field(default="full", description="of the model, as in the network bench")
     eval_every: int = Field(default=10, ge=1, description="steps between two validation losses")
     proof_steps: int = Field(default=20, ge=1, description="after so many steps the parameters' bits are noted")
+    compute: Compute = Field(default=FIRST_COMPUTE, description="type of the arithmetic, where the name gives none")
 
     def network(self) -> NetworkSpec:
         """The settings in the network bench's terms."""
@@ -60,7 +62,9 @@ class CurveSpec(Section):
 
     def digest(self) -> str:
         """Of everything that decides the curve."""
-        settings = {**self.model_dump(), "version": VERSION, "torch": torch.__version__}
+        settings: dict[str, Any] = {**self.model_dump(), "version": VERSION, "torch": torch.__version__}
+        if self.compute == FIRST_COMPUTE:
+            del settings["compute"]
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
@@ -68,7 +72,9 @@ class Curve(Section):
     """What one run showed."""
 
     spec: CurveSpec
-    losses: list[list[float]] = Field(description="[steps taken, validation loss of the agreed model], rising")
+    losses: list[list[float]] = Field(
+        min_length=1, description="[steps taken, validation loss of the agreed model], rising"
+    )
     proof: str = Field(description="SHA-256 of all ranks' parameters after `proof_steps`, or at the end")
     end: str = Field(description="the same at the end")
     sent_bytes: float = Field(description="what rank 0 says it sent a step, mean")
@@ -81,11 +87,18 @@ class Curve(Section):
         """At the end."""
         return self.losses[-1][1]
 
+    def reaches(self, target: float) -> bool:
+        """Whether one of its evaluations is at or below the target."""
+        return any(loss <= target for _, loss in self.losses)
+
+
+Find = Callable[[CurveSpec], Curve | None]
+"""The kept curve of these settings, or None."""
+
 
 def default_cache() -> Path:
-    """The user's cache folder for curves and times: $XDG_CACHE_HOME/trainingkit/time-to-loss, else below ~/.cache."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "trainingkit" / "time-to-loss"
+    """The user's cache folder for curves and times."""
+    return cache_folder("time-to-loss")
 
 
 def path_of(cache: Path, spec: CurveSpec) -> Path:
@@ -95,26 +108,4 @@ def path_of(cache: Path, spec: CurveSpec) -> Path:
 
 def read_curve(cache: Path, spec: CurveSpec) -> Curve | None:
     """The curve, or None where there is none that can be read; a damaged file is as good as none."""
-    try:
-        return check(Curve, json.loads(path_of(cache, spec).read_text(encoding="utf-8")))
-    except (OSError, ValueError, ConfigError):
-        return None
-
-
-def keep(path: Path, text: str) -> None:
-    """Write a file of the cache, whole or not at all.
-
-    Raises:
-        ConfigError: the cache cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, text)
-    except OSError as error:
-        raise ConfigError(
-            f"What was measured cannot be kept: {error.strerror}.",
-            field="--cache",
-            found=str(path.parent),
-            expected="a folder that can be written",
-            next_step="Choose another with --cache DIR.",
-        ) from error
+    return read_kept(path_of(cache, spec), Curve)

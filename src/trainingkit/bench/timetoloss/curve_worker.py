@@ -20,6 +20,7 @@ from trainingkit.bench.network.joining import joined
 from trainingkit.bench.network.rank import Entrant, Rank
 from trainingkit.bench.network.stage import Stage
 from trainingkit.bench.timetoloss.curve import Curve, CurveSpec
+from trainingkit.cluster.ending import run_and_exit
 from trainingkit.core.files import write_atomic
 from trainingkit.core.section import check
 
@@ -79,10 +80,11 @@ def main(folder: str, steps: int | None = None) -> None:
     stage = Stage(Path(folder))
     spec = check(CurveSpec, json.loads(stage.spec.read_text(encoding="utf-8")))
     with joined(spec.network(), command="trainingkit bench time-to-loss") as rank:
+        rank.compute = spec.compute
         curve = train(rank, spec, stage, min(spec.steps, steps or spec.steps))
         if rank.meeting.rank == 0:
             write_atomic(stage.measured, curve.model_dump_json())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *(int(word) for word in sys.argv[2:]))
+    run_and_exit(lambda: main(sys.argv[1], *(int(word) for word in sys.argv[2:])))

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainingkit.bench.cache import keep
 from trainingkit.bench.network.run import Glance
-from trainingkit.bench.timetoloss.curve import CurveSpec, keep, path_of, read_curve
-from trainingkit.bench.timetoloss.plan import Find, pending, runs_of
+from trainingkit.bench.timetoloss.curve import Curve, CurveSpec, Find, path_of, read_curve
+from trainingkit.bench.timetoloss.plan import pending, runs_of
 from trainingkit.bench.timetoloss.spec import TimeToLossSpec
 from trainingkit.bench.timetoloss.training import train_here
 
@@ -26,6 +27,18 @@ class Kept:
     def find(self) -> Find:
         """Look one up."""
         return lambda spec: read_curve(self.cache, spec)
+
+    def remembered(self) -> Find:
+        """Look each up once, for as long as nothing is added."""
+        found: dict[str, Curve | None] = {}
+
+        def look(spec: CurveSpec) -> Curve | None:
+            key = spec.digest()
+            if key not in found:
+                found[key] = read_curve(self.cache, spec)
+            return found[key]
+
+        return look
 
 
 def missing(spec: TimeToLossSpec, names: Sequence[str], find: Find) -> list[CurveSpec]:
@@ -49,9 +62,9 @@ def run_missing(
         ClusterError: a run failed.
         ConfigError: the cache cannot be written.
     """
-    find = Kept(cache).find
+    kept = Kept(cache)
     began_s = time.monotonic()
-    while todo := missing(spec, names, find):
+    while todo := missing(spec, names, kept.remembered()):
         if minutes is not None and time.monotonic() - began_s >= 60 * minutes:
             break
         curve = train_here(todo[0], watch=watching(todo[0], len(todo), show))

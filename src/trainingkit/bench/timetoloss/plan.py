@@ -1,104 +1,118 @@
 """Which curves are still to be run? From those that are there: the sweep first, then the shortest length that reaches.
 
-A contender may train as long as it likes; what counts is the least length at whose end it has the target loss. That
-length is searched among a few: up while the target is missed, down while it is met. Pure.
+A contender may train as long as it likes; what counts is the least length of which every seed has the target loss.
+That length is searched among a few with the first seed, up while the target is missed, down while it is met; then the
+other seeds run at it, and where one of them misses the target, the search goes on upwards. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 
-from trainingkit.bench.timetoloss.catalogue import BASELINE, MUON
-from trainingkit.bench.timetoloss.curve import Curve, CurveSpec
-from trainingkit.bench.timetoloss.spec import FIRST, MOST_RATES, RATES, TimeToLossSpec, optimizer_of
-
-FOREMOST = 5
-"""So many contenders have one curve before any has a second."""
-Find = Callable[[CurveSpec], Curve | None]
-"""The kept curve of these settings, or None."""
+from trainingkit.bench.timetoloss.catalogue import BASELINE, BF16
+from trainingkit.bench.timetoloss.curve import Curve, CurveSpec, Find
+from trainingkit.bench.timetoloss.rates import rate_of, sweep_of
+from trainingkit.bench.timetoloss.spec import FIRST, TimeToLossSpec, optimizer_of
 
 
-def sweep_of(spec: TimeToLossSpec, optimizer: str, find: Find) -> list[CurveSpec]:
-    """The runs that choose an optimizer's rate, as far as can be told: dense, one seed, beyond an end that is best."""
-    name = BASELINE if optimizer == "adamw" else BASELINE + MUON
-    rates = list(RATES[optimizer])
-    while True:
-        runs = [spec.curve(name, rate, spec.sweep_steps) for rate in rates]
-        best = _best_of(runs, find)
-        further = {min(rates): min(rates) / 2, max(rates): 2 * max(rates)}
-        if best is None or best not in further or len(rates) >= MOST_RATES:
-            return runs
-        rates.append(further[best])
+def claimed(spec: TimeToLossSpec) -> tuple[str, ...]:
+    """Whom the checks compare: the baseline, the judged contender, the bf16 wire."""
+    return tuple(dict.fromkeys((BASELINE, spec.winner, BF16)))
 
 
-def rate_of(spec: TimeToLossSpec, optimizer: str, find: Find) -> float | None:
-    """The rate with the lowest loss at the end of the sweep's runs; None while one of them is missing."""
-    return _best_of(sweep_of(spec, optimizer, find), find)
+def target_of(spec: TimeToLossSpec, find: Find) -> float | None:
+    """The loss at which the baseline ends, the mean over all its seeds; None while one is missing."""
+    ends = [curve.last_loss for curve in runs_at(spec, BASELINE, spec.steps, find)]
+    return statistics.fmean(ends) if len(ends) == spec.seeds else None
 
 
-def _best_of(runs: Sequence[CurveSpec], find: Find) -> float | None:
-    found = [find(each) for each in runs]
-    curves = [curve for curve in found if curve is not None]
-    return min(curves, key=lambda curve: curve.last_loss).spec.rate if len(curves) == len(found) else None
-
-
-def target_of(spec: TimeToLossSpec, seed: int, find: Find) -> float | None:
-    """The loss at which the baseline of this seed ends."""
-    rate = rate_of(spec, "adamw", find)
-    curve = None if rate is None else find(spec.curve(BASELINE, rate, spec.steps, seed))
-    return None if curve is None else curve.last_loss
-
-
-def curves_of(spec: TimeToLossSpec, name: str, seed: int, find: Find) -> list[Curve]:
-    """All kept runs of a contender at its optimizer's rate, by length."""
+def curve_at(spec: TimeToLossSpec, name: str, steps: int, seed: int, find: Find) -> Curve | None:
+    """A contender's kept run at its optimizer's rate."""
     rate = rate_of(spec, optimizer_of(name), find)
-    if rate is None:
-        return []
-    found = [find(spec.curve(name, rate, steps, seed)) for steps in spec.lengths(name)]
+    return None if rate is None else find(spec.curve(name, rate, steps, seed))
+
+
+def runs_at(spec: TimeToLossSpec, name: str, steps: int, find: Find) -> list[Curve]:
+    """The kept runs of one length, of all seeds that the contender is trained with."""
+    found = [curve_at(spec, name, steps, seed, find) for seed in spec.seeds_of(name)]
     return [curve for curve in found if curve is not None]
 
 
+def tried_lengths(spec: TimeToLossSpec, name: str, target: float, find: Find) -> dict[int, bool]:
+    """Of each length that the first seed has run: whether every seed that has run it reaches the target."""
+    return {
+        steps: all(curve.reaches(target) for curve in runs_at(spec, name, steps, find))
+        for steps in spec.lengths(name)
+        if curve_at(spec, name, steps, 0, find) is not None
+    }
+
+
+def length_of(spec: TimeToLossSpec, name: str, find: Find) -> int | None:
+    """The length that counts: the least that reaches; where none does, the longest that was run."""
+    target = target_of(spec, find)
+    if target is None:
+        return None
+    tried = tried_lengths(spec, name, target, find)
+    reaching = [steps for steps, reaches in tried.items() if reaches]
+    return min(reaching, default=max(tried, default=None))
+
+
 def pending(spec: TimeToLossSpec, name: str, seed: int, find: Find) -> CurveSpec | None:
-    """The next run that a contender needs; None when nothing more would be learned, or the target is not known yet."""
-    optimizer = optimizer_of(name)
-    for each in sweep_of(spec, optimizer, find):
+    """The next run that a contender needs; None when nothing more would be learned, or it cannot be told yet."""
+    for each in sweep_of(spec, optimizer_of(name), find):
         if find(each) is None:
             return each
-    rate = rate_of(spec, optimizer, find)
+    rate = rate_of(spec, optimizer_of(name), find)
+    steps = _pending_length(spec, name, seed, find)
     assert rate is not None
-    steps = next_length(spec.lengths(name), curves_of(spec, name, seed, find), target_of(spec, seed, find))
     return None if steps is None else spec.curve(name, rate, steps, seed)
 
 
-def next_length(lengths: Sequence[int], curves: Sequence[Curve], target: float | None) -> int | None:
+def _pending_length(spec: TimeToLossSpec, name: str, seed: int, find: Find) -> int | None:
+    lengths, target = spec.lengths(name), target_of(spec, find)
+    if len(lengths) == 1:
+        chosen = lengths[0]
+    elif target is None:
+        chosen = lengths[min(FIRST, len(lengths) - 1)] if seed == 0 else None
+    else:
+        tried = tried_lengths(spec, name, target, find)
+        further = next_length(lengths, tried)
+        if further is not None:
+            return further if seed == 0 else None
+        chosen = min((steps for steps, reaches in tried.items() if reaches), default=None)
+    return chosen if chosen is not None and curve_at(spec, name, chosen, seed, find) is None else None
+
+
+def next_length(lengths: Sequence[int], tried: Mapping[int, bool]) -> int | None:
     """The next length to try.
 
     Args:
         lengths: shortest first.
-        curves: runs that are there, of some of these lengths.
-        target: None: only the first length can be told.
+        tried: of some of them, whether they reach.
 
     Returns:
         None where the least length that reaches is known, or that none does.
     """
-    if not curves:
+    if not tried:
         return lengths[min(FIRST, len(lengths) - 1)]
-    if target is None:
-        return None
-    reaching = [curve.spec.steps for curve in curves if curve.last_loss <= target]
-    missing = [curve.spec.steps for curve in curves if curve.last_loss > target]
-    low, high = max(missing, default=0), min(reaching, default=lengths[-1] + 1)
-    between = [steps for steps in lengths if low < steps < high]
+    reaching = [steps for steps, reaches in tried.items() if reaches]
+    low = max((steps for steps, reaches in tried.items() if not reaches), default=0)
+    between = [steps for steps in lengths if low < steps < min(reaching, default=lengths[-1] + 1)]
     if not between:
         return None
     return between[-1] if reaching else between[0]
 
 
 def runs_of(spec: TimeToLossSpec, names: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Contender and seed of all that is wanted: seed 0 of the foremost, all seeds of the two judged ones, the rest."""
-    for name in names[:FOREMOST]:
-        yield name, 0
-    for seed in range(1, spec.seeds):
-        yield from ((name, seed) for name in (BASELINE, spec.winner) if name in names)
-    for name in names[FOREMOST:]:
-        yield name, 0
+    """Contender and seed of all that is wanted: those whom the checks compare first."""
+    first = [name for name in claimed(spec) if name in names]
+    for name in dict.fromkeys((*first, *names)):
+        yield from ((name, seed) for seed in spec.seeds_of(name))
+
+
+def settled(spec: TimeToLossSpec, name: str, find: Find) -> bool:
+    """Whether no run of this contender is missing that would tell more about it."""
+    return target_of(spec, find) is not None and all(
+        pending(spec, name, seed, find) is None for seed in spec.seeds_of(name)
+    )

@@ -14,8 +14,9 @@ from trainingkit.bench.naming import read_name
 from trainingkit.bench.result import Result
 from trainingkit.bench.timetoloss import apart30, proving
 from trainingkit.bench.timetoloss.catalogue import BASELINE, everybody
+from trainingkit.bench.timetoloss.curve import Find
 from trainingkit.bench.timetoloss.curves import Kept, Show, run_missing
-from trainingkit.bench.timetoloss.plan import Find
+from trainingkit.bench.timetoloss.plan import claimed
 from trainingkit.bench.timetoloss.spec import TimeToLossSpec, optimizer_of
 from trainingkit.bench.timetoloss.summary import summarise
 from trainingkit.bench.timetoloss.times import GROUPS, time_missing
@@ -67,16 +68,15 @@ def run(spec: TimeToLossSpec, asked: Asked, cache: Path, *, command: str, show: 
     """
     for link in spec.links:
         parse_rate(link, field="--links")
-    find = Kept(cache).find
+    builder_of(read_name(spec.winner, field="--winner").way)
     if not asked.no_run:
-        _do(spec, asked, cache, find, show)
-    return summarise(spec, names_of(spec, asked), asked.groups, cache, find, command=command)
+        _do(spec, asked, cache, Kept(cache).find, show)
+    return summarise(spec, names_of(spec, asked), asked.groups, cache, Kept(cache).remembered(), command=command)
 
 
 def names_of(spec: TimeToLossSpec, asked: Asked) -> list[str]:
     """Contenders whose curves are wanted: those asked for, else the catalogue's and the judged one."""
-    catalogue = [entry.name for entry in everybody()]
-    return list(asked.only) or list(dict.fromkeys((*catalogue, spec.winner)))
+    return list(asked.only) or [entry.name for entry in everybody(spec.winner)]
 
 
 def _do(spec: TimeToLossSpec, asked: Asked, cache: Path, find: Find, show: Show) -> None:
@@ -87,7 +87,8 @@ def _do(spec: TimeToLossSpec, asked: Asked, cache: Path, find: Find, show: Show)
     if "times" in asked.parts:
         time_missing(spec, spec.links, cache, minutes=asked.minutes, groups=asked.groups, again=asked.again, show=show)
     if "bits" in asked.parts:
-        proving.prove(spec, (BASELINE, spec.winner), cache, find, whole=False, show=show)
+        names = dict.fromkeys((*claimed(spec), *names_of(spec, asked)))
+        proving.prove(spec, list(names), cache, find, whole=False, show=show)
     if "confirm" in asked.parts:
         proving.prove(spec, (BASELINE, spec.winner), cache, find, whole=True, show=show)
 

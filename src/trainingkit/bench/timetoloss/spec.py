@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 
+import torch
 from pydantic import Field
 
-from trainingkit.bench.naming import read_name
-from trainingkit.bench.timetoloss.catalogue import WINNER
+from trainingkit.bench.naming import Compute, read_name
+from trainingkit.bench.timetoloss.catalogue import BASELINE, WINNER
 from trainingkit.bench.timetoloss.curve import CurveSpec
+from trainingkit.cluster.machine import cpu_name, has_fast_bf16
 from trainingkit.core.errors import ConfigError
 from trainingkit.core.section import Section, check
+from trainingkit.precision.compute import choose_compute
+from trainingkit.precision.section import PrecisionSection
 from trainingkit.sync.every import parse_every, trains_apart
 
 RATES = {"adamw": (3e-3, 6e-3, 1.5e-3), "muon": (2e-2, 4e-2, 1e-2)}
 """Of the sweep: the sane centre first, then a factor of two to both sides; it goes on while an end is the best."""
-MOST_RATES = 6
-"""Where it stops in any case."""
 SHORTER = (0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8)
 """Lengths, as shares of the baseline's, that a contender with another optimizer may need."""
 FIRST = 2
@@ -27,21 +29,38 @@ EVALUATIONS_FROM = 120
 """Runs of so many steps have a validation loss every ten steps, shorter ones every five."""
 
 
+def compute_here() -> Compute:
+    """What this machine computes in by itself."""
+    found, _ = choose_compute(PrecisionSection(), torch.device("cpu"), cpu_has_bf16=has_fast_bf16())
+    return "bf16" if found == "bf16" else "fp32"
+
+
 class TimeToLossSpec(Section):
-    """One run of the bench."""
+    """One run of the bench. Curves belong to the type of the arithmetic, times to the processor, too."""
 
     hosts: int = Field(default=4, ge=2, description="ranks, one process each")
     scale: str = Field(default="full", description="as in the network bench")
     steps: int = Field(default=120, ge=8, description="the baseline's length, whose end sets the target")
-    sweep_steps: int = Field(default=40, ge=4, description="length of a run of the sweep of rates")
+    sweep_steps: int = Field(default=40, ge=4, description="length of the sweep's first runs")
     seeds: int = Field(default=3, ge=1, description="of the winner and the baseline; others have one")
-    winner: str = Field(default=WINNER, description="the contender that is judged")
+    winner: str = Field(default=WINNER, min_length=1, description="the contender that is judged")
     links: list[str] = Field(default=["100mbit", "25mbit", "10mbit"], description="rates of the hosts' links")
+    compute: Compute = Field(default_factory=compute_here, description="type of arithmetic; default: this machine's")
+    processor: str = Field(default_factory=cpu_name, description="whose steps are timed; default: this machine's")
 
     def curve(self, name: str, rate: float, steps: int, seed: int = 0) -> CurveSpec:
         """The settings of one run."""
         values = {"name": name, "rate": rate, "steps": steps, "seed": seed, "hosts": self.hosts, "scale": self.scale}
-        return check(CurveSpec, {**values, "eval_every": 10 if steps >= EVALUATIONS_FROM else 5})
+        values |= {"compute": self.compute, "eval_every": 10 if steps >= EVALUATIONS_FROM else 5}
+        return check(CurveSpec, values)
+
+    def deciding_steps(self, optimizer: str) -> int:
+        """Length of the runs that decide on an optimizer's rate: AdamW's contenders are as long as the baseline."""
+        return self.steps if optimizer == "adamw" else self.sweep_steps
+
+    def seeds_of(self, name: str) -> range:
+        """Seeds that a contender is trained with."""
+        return range(self.seeds if name in (BASELINE, self.winner) else 1)
 
     def lengths(self, name: str) -> list[int]:
         """Lengths that a contender may be given, shortest first, in whole rounds: for AdamW the baseline's own."""

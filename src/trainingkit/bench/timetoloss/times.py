@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from trainingkit.bench.cache import keep
 from trainingkit.bench.network.run import Glance, measure
-from trainingkit.bench.network.spec import JUDGED, PLAIN, REFERENCE, TWIN, Measured, NetworkSpec
-from trainingkit.bench.paired import Turns, is_quiet
-from trainingkit.bench.stats import Interval
-from trainingkit.bench.timetoloss.catalogue import BASELINE, BF16, LIMIT, LOCAL_SGD, MUON, WINNER
-from trainingkit.bench.timetoloss.curve import keep
+from trainingkit.bench.network.spec import JUDGED, PLAIN, REFERENCE, Measured, NetworkSpec
+from trainingkit.bench.paired import Turns
+from trainingkit.bench.timetoloss.catalogue import BASELINE, BF16, LIMIT, LOCAL_SGD, MUON, WINNER, ablation_of
 from trainingkit.bench.timetoloss.spec import TimeToLossSpec
 from trainingkit.core.section import check
 
@@ -27,6 +27,7 @@ VERSION = 1
 TURNS = 5
 """Of each contender: the fewest that give bounds."""
 GROUPS: dict[str, tuple[str, ...]] = {
+    "judged": (PLAIN, BF16, LIMIT + MUON),
     "today": (PLAIN, BF16, "powersgd-2", "powersgd-4", LOCAL_SGD),
     "ours": (
         PLAIN,
@@ -38,15 +39,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "every(4)|all|int4+muon(ns_steps=3)",
         "every(8)|all|int2+muon",
     ),
-    "ablation": (
-        PLAIN,
-        BASELINE + MUON,
-        "every(4)|all|int4",
-        "every(4)|none+muon",
-        WINNER + "+fp32",
-    ),
+    "ablation": (PLAIN, BASELINE + MUON, "every(4)|all|int4"),
 }
-"""Beside no communication, its twin, and our gradients in int4, which are in each."""
+"""Beside no communication, its twin, and our gradients in int4, which are in each; `members_of` adds who is judged."""
 EVERY30 = "every(30, tau=1, decay=0.95, embeddings=true)|topk(0.015625)|int2"
 """SparseLoCo's settings, each round applied a step after its start, which is as long as its wire takes."""
 APART = "every30"
@@ -84,22 +79,24 @@ class Times:
     def rho(self) -> float | None:
         """Seconds that plain DDP adds to a step without communication, in steps without communication."""
         ratios = self.behind(REFERENCE, PLAIN)
-        return sorted(ratios)[len(ratios) // 2] - 1 if ratios else None
+        return statistics.median(ratios) - 1 if ratios else None
 
-    def aa(self) -> Interval | None:
-        """No communication against itself in the group with the most rounds."""
-        found = max(self.groups.values(), key=lambda group: group.rounds, default=None)
-        return None if found is None else found.turns.ratio(TWIN, REFERENCE)
 
-    def quiet(self) -> bool:
-        """Whether every group's A/A held."""
-        return all(is_quiet(group.turns.ratio(TWIN, REFERENCE)) for group in self.groups.values())
+def members_of(group: str, winner: str) -> tuple[str, ...]:
+    """The contenders of a group: the judged one beside whom it is compared with, in the ablation all with one change.
+
+    Ratios are taken within a round, so whoever is divided by the judged contender must share a group with it.
+    """
+    added = {"judged": (winner,), "ablation": (winner, *(entry.timing for entry in ablation_of(winner)))}
+    names = dict.fromkeys((*GROUPS[group], *added.get(group, ())))
+    return tuple(name for name in names if name not in SAME_AS)
 
 
 def timing_spec(spec: TimeToLossSpec, link: str, group: str, *, minutes: float) -> NetworkSpec:
     """The network bench's settings for one link and group."""
     values = {"hosts": spec.hosts, "scale": spec.scale, "link": link, "codec": TIMING_CODEC, "minutes": minutes}
-    values |= {"contenders": list(GROUPS[group]), "loss_steps": 0, "rounds": TURNS, "guest_turns": TURNS}
+    values |= {"contenders": list(members_of(group, spec.winner))}
+    values |= {"loss_steps": 0, "rounds": TURNS, "guest_turns": TURNS}
     return check(NetworkSpec, values)
 
 
@@ -108,27 +105,35 @@ def groups_on(link: str, groups: Sequence[str]) -> list[str]:
     return [group for group in groups if ONLY_ON.get(group, link) == link]
 
 
-def path_of(cache: Path, spec: NetworkSpec, group: str) -> Path:
-    """Where the turns are kept; how long it might take is not in the name, nor what is left at its default."""
+def path_of(cache: Path, spec: TimeToLossSpec, link: str, group: str) -> Path:
+    """Where the turns are kept; how long it might take is not in the name, nor what is left at its default.
+
+    Seconds are those of a processor that computes in a type, so both are in the name.
+    """
     settings = {
-        **spec.model_dump(exclude={"minutes"}, exclude_defaults=True),
+        **timing_spec(spec, link, group, minutes=1.0).model_dump(exclude={"minutes"}, exclude_defaults=True),
+        "compute": spec.compute,
+        "processor": spec.processor,
         "version": VERSION,
         "torch": torch.__version__,
     }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-    return cache / "times" / f"{spec.link}-{group}-{digest[:16]}.json"
+    return cache / "times" / f"{link}-{group}-{digest[:16]}.json"
+
+
+def read_group(path: Path) -> Measured | None:
+    """What is kept of one group, or None when there is nothing that can be read; damaged is as good as none."""
+    try:
+        found = Measured.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+    return found if found.seconds.get(REFERENCE) else None
 
 
 def read_times(spec: TimeToLossSpec, link: str, cache: Path) -> Times:
     """What is kept of a link."""
-    found: dict[str, Measured] = {}
-    for group in GROUPS:
-        path = path_of(cache, timing_spec(spec, link, group, minutes=1.0), group)
-        try:
-            found[group] = Measured.from_json(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, TypeError):
-            continue
-    return Times(link, found)
+    found = {group: read_group(path_of(cache, spec, link, group)) for group in GROUPS}
+    return Times(link, {group: measured for group, measured in found.items() if measured is not None})
 
 
 def time_missing(
@@ -141,7 +146,7 @@ def time_missing(
     again: bool,
     show: Callable[[Glance], None],
 ) -> None:
-    """Time the links and groups that are not kept yet.
+    """Time the links and groups of which nothing is kept that can be read.
 
     Args:
         minutes: what one link and group may take; a contender's first turns are taken whatever they cost.
@@ -153,8 +158,8 @@ def time_missing(
     for link in links:
         for group in groups_on(link, groups):
             asked = timing_spec(spec, link, group, minutes=minutes)
-            path = path_of(cache, asked, group)
-            if path.exists() and not again:
+            path = path_of(cache, spec, link, group)
+            if read_group(path) is not None and not again:
                 continue
             found = measure(asked, show=lambda glance, at=f"{link}, {group}": show(_at(glance, at)))
             keep(path, found.to_json())

@@ -29,9 +29,10 @@ def loss_against_minutes(link: str, rows: Sequence[Row], target: float | None) -
             {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": target, "y1": target, "line": line}
         ]
     caption = (
-        "Lower and further left is better; the minutes' axis is logarithmic. A step lasts as long as it did on the"
+        "Lower and further left is better; the minutes' axis is logarithmic. A step lasts as long as it did on the "
+        "shaped links; the dashed line is the loss at which plain DDP with AdamW ends, the mean of its seeds. Curves "
+        "are those of the first seed."
     )
-    caption += " shaped links; the dashed line is the loss at which plain DDP with AdamW ends."
     return Figure(f"minutes-{link}", f"Loss against minutes at {link}", caption, data, layout)
 
 
