@@ -107,6 +107,21 @@ def test_a_barred_rung_bars_those_below_it() -> None:
     assert plant.controller.index <= back
 
 
+def test_a_state_from_wider_limits_goes_on_within_the_present_ones() -> None:
+    plant = Plant(10.0)
+    plant.run(40)
+    state = plant.controller.state_dict()
+    tight = Controller(LADDER, shared=1.0, max_ratio=3.0, min_density=0.05)
+    first = tight.rung
+    assert within_limits(first, max_ratio=3.0) and not within_limits(plant.controller.rung, max_ratio=3.0)
+    tight.load_state_dict(state)
+    assert within_limits(tight.rung, max_ratio=3.0)
+    tight.load_state_dict({})
+    assert tight.rung == first
+    tight.load_state_dict({**state, "lifted": True})
+    assert tight.rung == plant.controller.rung, "a run that has proved stable keeps what it has earned"
+
+
 def test_messages_that_point_away_send_it_a_rung_back() -> None:
     plant = Plant(100.0)
     plant.run(40)

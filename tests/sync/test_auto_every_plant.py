@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 
 import pytest
 from auto_plant import BUCKETS, PARAMETERS, RANKS, Plant, load_of
@@ -36,20 +37,24 @@ def load(rung: Rung) -> Load:
 class ApartPlant(Plant):
     """A job whose steps on rungs apart are seen once a round."""
 
-    def __init__(self, mbit: float, *, worth: float = APART_WORTH, most: int = 4, **more: float) -> None:
+    def __init__(
+        self, mbit: float, *, worth: float = APART_WORTH, most: int = 4, byte_s: float = 0.0, **more: float
+    ) -> None:
         self.ladder = whole_ladder(most)
         self.worth = worth
+        self.window = replace(WINDOW, byte_s=byte_s)
         super().__init__(mbit, **more)  # pyright: ignore[reportArgumentType]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.controller = Controller(self.ladder, shared=1.0, max_ratio=10.0, min_density=0.05, apart_worth=self.worth)
+        limits = {"max_ratio": 10.0, "min_density": 0.05, "apart_worth": self.worth}
+        self.controller = Controller(self.ladder, shared=1.0, try_apart=self.worth == ASKED_WORTH, **limits)
         self.controller.loads = lambda: [load(rung) for rung in self.ladder]
         self.course = Course(self.controller.rung)
         self._since = 0
 
     def step(self, rung: Rung) -> Seen:
-        told = forecast(WINDOW, self.link, load(rung))
+        told = forecast(self.window, self.link, load(rung))
         spent_s = told.step_s - told.exposed_s
         self._since = self._since + 1 if rung.apart else 0
         if rung.apart and (self._since % rung.every or self._since == rung.every):
@@ -71,7 +76,7 @@ class ApartPlant(Plant):
     def best(self) -> Rung:
         stable = self.controller.state_dict()["lifted"]
         allowed = [rung for rung in self.ladder if stable or rung.ratio <= 10.0]
-        times = [forecast(WINDOW, self.link, load(rung)).step_s for rung in allowed]
+        times = [forecast(self.window, self.link, load(rung)).step_s for rung in allowed]
         return allowed[pick_of(times, [rung.apart for rung in allowed], slack=SLACK, worth=self.worth)]
 
 
@@ -132,6 +137,25 @@ def test_where_it_is_dear_to_code_and_the_person_asked_ranks_train_apart_at_100_
         plant.run(60)
     assert asked.controller.rung.apart
     assert not decided.controller.rung.apart, "a tenth of the speed is not worth more steps"
+
+
+@pytest.mark.parametrize("mbit", [50.0, 100.0, 300.0, 1000.0])
+@pytest.mark.parametrize("byte_s", [0.0, 5e-9, 20e-9, 40e-9])
+def test_what_bytes_cost_the_processor_is_learned_by_a_try(mbit: float, byte_s: float) -> None:
+    """Nothing shows it before; a person who asked for speed gets the rung that is best by the true cost."""
+    plant = ApartPlant(mbit, worth=ASKED_WORTH, byte_s=byte_s, noise=0.002)
+    plant.run(80)
+    assert plant.controller.settled
+    assert plant.controller.rung == plant.best(), plant.moves
+    moves = len(plant.moves)
+    plant.run(STABLE_STEPS - 90)
+    assert len(plant.moves) == moves
+
+
+def test_nobody_is_tried_apart_who_did_not_ask() -> None:
+    plant = ApartPlant(100.0, byte_s=20e-9)
+    plant.run(80)
+    assert not any(move.rung.apart for move in plant.moves)
 
 
 def test_a_link_that_changes_leads_there_and_back() -> None:

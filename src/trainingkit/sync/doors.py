@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch.distributed as dist
 from torch import nn
@@ -15,14 +15,14 @@ from trainingkit.core.logging import LOG
 from trainingkit.exchange.meter import WireMeter
 from trainingkit.kernels.moments import warm as warm_moments
 from trainingkit.sync.auto.adaptive import Adaptive
-from trainingkit.sync.auto.ladder import PLAIN, START, Rung
+from trainingkit.sync.auto.ladder import PLAIN, Rung, start_within
 from trainingkit.sync.auto.values import CANDIDATES, check_adaptive
 from trainingkit.sync.buckets import Codecs
 from trainingkit.sync.contract import Sync
 from trainingkit.sync.exempt import odd_names, sparse_names, squeezed_names
 from trainingkit.sync.going.switch import Going
-from trainingkit.sync.lanes import lay_lanes, new_group
-from trainingkit.sync.pilot import Fixed
+from trainingkit.sync.lanes import Laid, lay_lanes, new_group
+from trainingkit.sync.pilot import Fixed, Pilot
 from trainingkit.sync.piloting import AutoSettings, make_pilot, refuse_extras
 from trainingkit.sync.plain import PlainDDP, SingleProcess, group_of
 from trainingkit.sync.section import AUTO_CODEC, AUTO_ISLANDS, NO_CODEC, IslandChoice
@@ -76,7 +76,9 @@ def squeeze(
         codec = check_adaptive(codec, normalise=normalise) if adaptive else codec
     group = group_of(model)
     if auto is None or auto.replay is None:
-        codec = _where_clocks_tell(codec, model, group)
+        codec = _where_clocks_tell(codec, model, group, auto or AutoSettings())
+    if codec == NO_CODEC:
+        return PlainDDP(model)
     if dist.get_world_size(group) == 1:
         return SingleProcess(model)
     _refuse_gradients(model.module)
@@ -95,18 +97,25 @@ def squeeze(
         prepare=prepare,
         apart=optimizer is not None,
     )
-    candidates = CANDIDATES if adaptive else ()
-    codecs |= {name: Codec(name) for name in (*_codecs_of(pilot.rungs), *candidates)}
+    codecs |= {name: Codec(name) for name in (*_codecs_of(pilot.rungs), *_candidates(adaptive))}
     exempt = Codec(EXEMPT_CODEC)
-    early = _codecs_of(pilot.rungs if isinstance(pilot, Fixed) else (pilot.at(0),))
-    moments = any(rung.normalise for rung in pilot.rungs)
-    _warm([*(codecs[name] for name in dict.fromkeys((*early, *candidates))), exempt], group, moments=moments)
+    _warm_early(codecs, exempt, pilot, group, adaptive=adaptive)
     meter = WireMeter(active=pilot.watches)
     laid = lay_lanes(group, islands, timeout_s=timeout_s, meter=meter)
+    squeezed = _hooked(model, Codecs(codecs, exempt, laid.exchange), laid, pilot, meter, adaptive=adaptive)
+    if optimizer is not None and any(rung.apart for rung in pilot.rungs):
+        return Going(squeezed, optimizer)
+    return squeezed
+
+
+def _hooked(
+    model: DistributedDataParallel, codecs: Codecs, laid: Laid, pilot: Pilot, meter: WireMeter, *, adaptive: bool
+) -> Squeezed:
+    """The synchroniser in DDP's hook. Raises ConfigError where there is a hook already."""
     try:
-        squeezed = Squeezed(
+        return Squeezed(
             model,
-            Codecs(codecs, exempt, laid.exchange),
+            codecs,
             laid.lanes,
             squeezed=squeezed_names(model.module),
             pilot=pilot,
@@ -123,9 +132,6 @@ def squeeze(
             expected="one that has none",
             next_step="Wrap the model anew; a DDP object takes one hook in its life.",
         ) from error
-    if optimizer is not None and any(rung.apart for rung in pilot.rungs):
-        return Going(squeezed, optimizer)
-    return squeezed
 
 
 def _not_in_ddp(model: nn.Module) -> ConfigError:
@@ -138,17 +144,32 @@ def _not_in_ddp(model: nn.Module) -> ConfigError:
     )
 
 
+def _candidates(adaptive: bool) -> Sequence[str]:
+    return CANDIDATES if adaptive else ()
+
+
+def _warm_early(
+    codecs: Mapping[str, Codec], exempt: Codec, pilot: Pilot, group: dist.ProcessGroup, *, adaptive: bool
+) -> None:
+    """Compile what may travel before the first move; what a later rung needs is compiled when it is chosen."""
+    early = _codecs_of(pilot.rungs if isinstance(pilot, Fixed) else (pilot.at(0),))
+    wanted = dict.fromkeys((*early, *_candidates(adaptive)))
+    moments = any(rung.normalise for rung in pilot.rungs)
+    _warm([*(codecs[name] for name in wanted), exempt], group, moments=moments)
+
+
 def _codecs_of(rungs: Sequence[Rung]) -> list[str]:
     return [rung.codec for rung in rungs if rung.codec != PLAIN]
 
 
-def _where_clocks_tell(codec: str, model: nn.Module, group: dist.ProcessGroup) -> str:
-    """The codec; on a GPU, whose kernels run behind the clock that the controller reads, `START` in place of "auto"."""
+def _where_clocks_tell(codec: str, model: nn.Module, group: dist.ProcessGroup, auto: AutoSettings) -> str:
+    """The codec; on a GPU, whose kernels run behind the clock that the controller reads, where "auto" would begin."""
     if codec != AUTO_CODEC or next(model.parameters()).device.type == "cpu":
         return codec
+    first = start_within(max_ratio=auto.max_ratio, min_density=auto.min_density).codec
     if dist.get_rank(group) == 0:
-        LOG.warning("on a GPU codec 'auto' stays at %s: its timing has not been verified there", START)
-    return START
+        LOG.warning("on a GPU codec 'auto' stays at %s: its timing has not been verified there", first)
+    return first
 
 
 def shared_by(model: nn.Module) -> float:

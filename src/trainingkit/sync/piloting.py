@@ -13,7 +13,15 @@ from trainingkit.core.errors import ConfigError
 from trainingkit.sync.auto.agree import Agreement
 from trainingkit.sync.auto.controller import APART_WORTH, ASKED_WORTH, Controller
 from trainingkit.sync.auto.flying import Auto, Replay
-from trainingkit.sync.auto.ladder import LADDER, MAX_EVERY, MAX_RATIO, MIN_DENSITY, PLAIN, Rung, whole_ladder
+from trainingkit.sync.auto.ladder import (
+    LADDER,
+    MAX_EVERY,
+    MAX_RATIO,
+    MIN_DENSITY,
+    PLAIN,
+    Rung,
+    whole_ladder,
+)
 from trainingkit.sync.auto.moves import read_moves
 from trainingkit.sync.auto.seen import Seen
 from trainingkit.sync.every import parse_every
@@ -63,7 +71,8 @@ def make_pilot(
         prepare: makes ready what a rung needs, on all ranks.
 
     Raises:
-        ConfigError: the text or the moves cannot be read, or are of codecs that this version does not have.
+        ConfigError: the text or the moves cannot be read, or are of codecs that this version does not have; or the
+            limits leave no rung.
     """
     if codec != AUTO_CODEC:
         spec = parse(codec)
@@ -75,15 +84,19 @@ def make_pilot(
         for rung in rungs:
             _check_known(rung, apart=apart)
         return Replay(moves[0].rung, moves, rungs, prepare)
-    most = auto.max_every or MAX_EVERY
-    controller = Controller(
-        whole_ladder(most if apart else 1),
+    return Auto(_controller(auto, apart=apart), Agreement(group(), Seen.width()), prepare)
+
+
+def _controller(auto: AutoSettings, *, apart: bool) -> Controller:
+    """On the rung where a run within these limits begins. Raises ConfigError where there is none."""
+    return Controller(
+        whole_ladder((auto.max_every or MAX_EVERY) if apart else 1),
         shared=auto.shared,
         max_ratio=auto.max_ratio,
         min_density=auto.min_density,
         apart_worth=APART_WORTH if auto.max_every is None else ASKED_WORTH,
+        try_apart=auto.max_every is not None,
     )
-    return Auto(controller, Agreement(group(), Seen.width()), prepare)
 
 
 def _check_known(rung: Rung, *, apart: bool) -> None:

@@ -1,12 +1,10 @@
 """The DDP door: a communication hook that sends each bucket through codec and exchange, overlapped with backward.
 
-Five functions touch a ready bucket before the optimizer does, in order:
-    Squeezed._on_bucket      autograd thread    hands the round to the queue, gives DDP a future
-    Squeezed._say            queue thread 0     finds the elements; the round encodes, first collective
-    Round._answer            queue thread 1     sum in rank order, re-encode, second collective (three and more ranks)
-    Round._hear              queue thread 2     decode
-    Squeezed._on_result      queue thread 2     puts back what had been copied out, resolves the future
-DDP waits for the futures at the end of backward.
+    Squeezed._on_bucket      autograd thread    a bucket is ready: which door is it for?
+    CodedDoor.send           autograd thread    hands the round to the queue; `sync.codeddoor` lists the functions of
+                                                the queue's threads that touch the bucket then
+    DenseDoor.send           autograd thread    starts DDP's own all-reduce (`sync.densedoor`)
+DDP waits for the futures at the end of backward. Then the step is committed or aborted here.
 """
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -28,38 +24,24 @@ from trainingkit.exchange.clock import StageClock
 from trainingkit.exchange.lane import Lane
 from trainingkit.exchange.meter import Transfer, WireMeter
 from trainingkit.exchange.queue import STAGES, OrderedQueue
-from trainingkit.exchange.registry import HIERARCHICAL, Repeatable, Round
+from trainingkit.exchange.registry import HIERARCHICAL
 from trainingkit.sync.agreed import Agreed, Tap, mean_again
-from trainingkit.sync.auto.adaptive import NOWHERE, Adaptive, Place
-from trainingkit.sync.auto.forecast import Load
+from trainingkit.sync.auto.adaptive import Adaptive
 from trainingkit.sync.auto.ladder import PLAIN
-from trainingkit.sync.auto.looking import look_at
 from trainingkit.sync.auto.seen import Seen
-from trainingkit.sync.buckets import Bucket, Buckets, Codecs, Shape
+from trainingkit.sync.briefing import Briefing
+from trainingkit.sync.buckets import Buckets, Codecs, Shape
 from trainingkit.sync.checks import check_exchanged, check_weight
+from trainingkit.sync.codeddoor import CodedDoor
 from trainingkit.sync.contract import SyncStats
-from trainingkit.sync.control import peers_watched
 from trainingkit.sync.dense import DenseReduce
 from trainingkit.sync.densedoor import DenseDoor
 from trainingkit.sync.every.parcel import Wire
 from trainingkit.sync.exempt import parameter_names
-from trainingkit.sync.gauge import SAMPLE_EVERY, StepGauge
+from trainingkit.sync.gauge import StepGauge
 from trainingkit.sync.pilot import Pilot
 from trainingkit.sync.plain import group_of
 from trainingkit.sync.residualstate import state_in
-
-
-@dataclass(frozen=True)
-class _Flight:
-    """One bucket on its way: where its elements come from and go back to, and what DDP waits for."""
-
-    shape: Shape
-    codec: str
-    bucket: Bucket
-    round: Round
-    buffer: torch.Tensor
-    scale: float
-    future: Future[torch.Tensor]
 
 
 class Squeezed:
@@ -85,7 +67,6 @@ class Squeezed:
         scaler: a GradScaler, whose scale is taken out before the residual is added and put back after.
         loss: of this rank's samples in the step, for the pilot's guards; NaN where nobody says it.
         steps: exchanges made so far.
-        tap: told of every bucket's agreed messages, where somebody keeps them (see `sync.agreed`).
     """
 
     def __init__(
@@ -107,7 +88,6 @@ class Squeezed:
         self.scaler: Any = None
         self.loss = math.nan
         self.steps = 0
-        self.tap: Tap | None = None
         self.pilot = pilot
         self.values = values
         self._codecs = codecs
@@ -130,15 +110,28 @@ class Squeezed:
         reduce = DenseReduce(group_of(ddp), meter)
         self._dense = DenseDoor(reduce, self._buckets, self._gauge, ranks=self._ranks, rank=self._rank)
         self._rung = pilot.at(0)
-        self._shapes: list[Shape] = []
-        self._open: list[Bucket] = []
+        self._briefing = Briefing(pilot, self._buckets, self._ranks)
         self._owes = True
         self._pays = False
         self._unjudged = False
-        self._sound = True
-        self._loaded: tuple[list[Shape], list[Load]] = ([], [])
         self._counted_bytes = 0
         self._queue = OrderedQueue("exchange", stages=max(STAGES, len(lanes) + 1))
+        samples = pilot.watches and codecs.exchange != HIERARCHICAL  # there a later stage encodes
+        self._coded = CodedDoor(self._buckets, self._queue, self._gauge, self._clock, values, samples=samples)
+
+    @property
+    def tap(self) -> Tap | None:
+        """Told of every bucket's agreed messages, where somebody keeps them (see `sync.agreed`)."""
+        return self._coded.tap
+
+    @tap.setter
+    def tap(self, tap: Tap | None) -> None:
+        self._coded.tap = tap
+
+    @property
+    def detached(self) -> bool:
+        """Whether the model is plain DDP's from now on."""
+        return self._detached
 
     def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[object]:
         """All but the last micro-batch of a step accumulate locally (DDP's `no_sync`)."""
@@ -248,10 +241,9 @@ class Squeezed:
         Args:
             shapes: in place of DDP's buckets, where none has been seen yet.
         """
-        self._shapes = self._shapes or list(shapes)
+        self._briefing.shapes = self._briefing.shapes or list(shapes)
         self.steps += 1
-        with peers_watched():
-            self.pilot.over(self.steps, seen, self._loads_of_shapes() if self.pilot.watches else None)
+        self._briefing.over(self.steps, seen, loads=True)
 
     def rejoin(self) -> None:
         """Gradients travel again from the next step on."""
@@ -267,17 +259,11 @@ class Squeezed:
         if bucket.index() == 0:
             self._begin_exchange(bucket.buffer().device)
         shape = Shape.of(bucket, self._names)
-        self._shapes.append(shape)
+        self._briefing.shapes.append(shape)
         self._gauge.ready()
         if self._is_dense:
             return self._dense.send(bucket.buffer(), shape, scale=self._scale(), pays=self._pays)
-        ready = self._buckets.of(shape)
-        codec = self.values.codec(ready.place, self._rung)
-        round_ = ready.round(self._rung, self._rank, codec)
-        flight = _Flight(shape, codec, ready, round_, bucket.buffer(), self._scale(), Future())
-        self._open.append(ready)
-        self._queue.put((partial(self._say, flight), *round_.stages[1:]), partial(self._on_result, flight))
-        return flight.future
+        return self._coded.send(bucket.buffer(), shape, scale=self._scale())
 
     @property
     def _is_dense(self) -> bool:
@@ -287,53 +273,16 @@ class Squeezed:
         self._settle()
         self._unjudged = True
         check_weight(self.weight)
-        self._shapes = []
+        self._briefing.shapes = []
         self._rung = self.pilot.at(self.steps)
         self._pays = self._owes and self._dense_left == 0 and not self._detached and self._is_dense
         if self._is_dense:
             waits = self._pays or self._dense_left > 0
             self._dense.begin(None if self._detached else self.weight, device, waits=waits)
+        self._coded.begin(self.steps, self._rung)
 
     def _scale(self) -> float:
         return float(self.scaler.get_scale()) if self.scaler is not None else 1.0
-
-    def _say(self, flight: _Flight) -> None:
-        with self._clock.stage("encode"):
-            for carried in flight.bucket.carried:
-                carried.take(flight.buffer, 1.0 / flight.scale)
-        flight.round.stages[0]()
-        coded = self._codecs.exchange != HIERARCHICAL  # there a later stage encodes
-        if coded and self.pilot.watches and self.steps % SAMPLE_EVERY == 0 and flight.bucket is self._open[0]:
-            part = flight.bucket.matrices()
-            if part is not None:
-                self._gauge.sample(part)
-
-    def _on_result(self, flight: _Flight, error: BaseException | None) -> None:
-        try:
-            if error is None:
-                self._put_back(flight)
-        except Exception as failure:
-            error = failure
-        self._gauge.agreed()
-        if error is None:
-            flight.future.set_result(flight.buffer)
-        else:
-            failed = RuntimeError(f"the exchange failed: {type(error).__name__}: {error}")
-            flight.future.set_exception(failed)  # pyright: ignore[reportArgumentType]
-
-    def _put_back(self, flight: _Flight) -> None:
-        with self._clock.stage("decode"):
-            part = flight.bucket.matrices() if self.values.looks(self.steps) else None
-            if part is not None:
-                self.values.look(flight.bucket.place, look_at(part))
-            for carried in flight.bucket.carried:
-                carried.put(flight.buffer, flight.scale)
-            may_overflow = flight.scale != 1.0 or flight.buffer.dtype == torch.float16
-            if not flight.round.finite or (may_overflow and not bool(flight.buffer.isfinite().all())):
-                self._sound = False
-                flight.buffer.fill_(float("nan"))
-        if self.tap is not None and isinstance(flight.round, Repeatable):
-            self.tap(Agreed(flight.shape.key, self._rung, flight.codec, flight.scale, flight.round.heard))
 
     def _settle(self) -> None:
         """Commit a backward that nobody judged."""
@@ -341,12 +290,11 @@ class Squeezed:
             self._take()
 
     def _take(self) -> SyncStats:
-        sound = self._sound and self._dense.sound
+        sound = self._coded.sound and self._dense.sound
         if sound:
-            for bucket in self._open:
-                bucket.commit(self._rank)
+            self._coded.commit()
             self._dense.commit()
-            self._owes = bool(self._open) or (self._owes and not self._pays)
+            self._owes = bool(self._coded.open) or (self._owes and not self._pays)
         return self._close_step(committed=sound)
 
     def _close_step(self, *, committed: bool = False) -> SyncStats:
@@ -357,40 +305,23 @@ class Squeezed:
         seen = self._gauge.seen(loss=self.loss, committed=committed) if self.pilot.watches else Seen()
         if self._dense_left > 0 or self._detached:
             seen = Seen(loss=seen.loss, committed=seen.committed)
-        costs = self._costs()
+        costs = self._coded.costs()
         self._forget_step()
         self.steps += 1
         self._dense_left = max(0, self._dense_left - 1)
         total = self._total_bytes()
         sent, self._counted_bytes = total - self._counted_bytes, total
         if not self._detached:
-            with peers_watched():
-                self.pilot.over(self.steps, seen, self._loads())
+            self._briefing.over(self.steps, seen, loads=self._dense_left == 0)
             self.values.over(self.steps, self._rung, self.pilot.at(self.steps), costs, committed=committed)
         return SyncStats(wire_bytes=sent, hidden=hidden, exposed=exposed)
-
-    def _costs(self) -> dict[Place, dict[str, int]]:
-        """What each bucket of the step would take in other numbers, where that is anybody's business."""
-        buckets = self._open if self.values.active else []
-        return {bucket.place: bucket.costs for bucket in buckets if bucket.place != NOWHERE}
-
-    def _loads(self) -> list[Load] | None:
-        if not self.pilot.watches or self._dense_left > 0:
-            return None
-        return self._loads_of_shapes()
-
-    def _loads_of_shapes(self) -> list[Load]:
-        if self._loaded[0] != self._shapes:
-            self._loaded = (self._shapes, self._buckets.loads(self._shapes, self.pilot.rungs, self._ranks))
-        return self._loaded[1]
 
     def _forget_step(self) -> None:
         self._clock.reset()
         self._gauge.reset()
         self._dense.forget()
-        self._open = []
+        self._coded.forget()
         self._unjudged = False
-        self._sound = True
 
     def _total_bytes(self) -> int:
         return self._dense.sent_bytes + sum(lane.sent_bytes for lane in self._lanes)

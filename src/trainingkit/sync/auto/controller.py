@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from trainingkit.core.errors import CheckpointError
-from trainingkit.sync.auto.epoch import RECENT, SAMPLES, Epoch, mbit, median
-from trainingkit.sync.auto.forecast import Forecast, Link, Load, Window, forecast, pick_of
+from trainingkit.sync.auto.epoch import RECENT, SAMPLES, Epoch, mbit
+from trainingkit.sync.auto.forecast import Forecast, Link, Load, pick_of
 from trainingkit.sync.auto.guards import Guards
-from trainingkit.sync.auto.ladder import PLAIN, START, Rung, within_limits
+from trainingkit.sync.auto.ladder import PLAIN, Rung, start_within, within_limits
 from trainingkit.sync.auto.moves import Move
-from trainingkit.sync.auto.seen import UNKNOWN, Seen
+from trainingkit.sync.auto.reckoning import Reckoning
+from trainingkit.sync.auto.seen import Seen
 
 SLACK = 0.02
 """A rung hides when its step is at most this much longer than the shortest."""
@@ -42,8 +42,6 @@ STAY_SHARE = 0.5
 """It ends where a rung of gradients makes steps longer by less than this share of that."""
 FEWEST_ROUNDS = 2
 """That tell what a rung takes on which ranks train apart."""
-HIDE_SHARE = 0.5
-"""Of the window, where no step of gradients has shown it yet."""
 SETTLE_STEPS = 2
 """After a move: one on its way yet, and one that meets cold buffers."""
 MOST_TRIES = 4
@@ -61,6 +59,10 @@ class Controller:
         shared: which part of the codec's seconds computing loses: 1 on a CPU, 0 on a GPU.
         max_ratio, min_density: limits until the run has proved stable.
         apart_worth: by how much the steps of gradients' rungs must be longer before ranks train apart.
+        try_apart: whether a rung apart is measured before it is given up: only that shows what bytes cost here.
+
+    Raises:
+        ConfigError: the limits leave no rung.
     """
 
     def __init__(
@@ -71,12 +73,13 @@ class Controller:
         max_ratio: float,
         min_density: float,
         apart_worth: float = APART_WORTH,
+        try_apart: bool = False,
     ) -> None:
         self._apart_worth = apart_worth
+        self._try_apart = try_apart
         self.ladder = tuple(ladder)
-        self._first = self.index = next((i for i, rung in enumerate(ladder) if rung.codec == START), 0)
-        self.loads: Callable[[], Sequence[Load] | None] = lambda: None
-        self._shared = shared
+        self._first = self.index = self.ladder.index(start_within(max_ratio=max_ratio, min_density=min_density))
+        self._reckoning = Reckoning(ladder, shared=shared)
         self._limits = {"max_ratio": max_ratio, "min_density": min_density}
         self._epoch = Epoch()
         self._guards = Guards()
@@ -85,14 +88,20 @@ class Controller:
         self._lifted = False
         self._settled_at = 0
         self._barred: dict[int, int] = {}
-        self._code_s: dict[int, float] = {}
-        self._last_window: Window | None = None
-        self._hide_share = HIDE_SHARE
 
     @property
     def rung(self) -> Rung:
         """What is used now."""
         return self.ladder[self.index]
+
+    @property
+    def loads(self) -> Callable[[], Sequence[Load] | None]:
+        """Tells the rungs' loads; None while the buckets are not known."""
+        return self._reckoning.loads
+
+    @loads.setter
+    def loads(self, loads: Callable[[], Sequence[Load] | None]) -> None:
+        self._reckoning.loads = loads
 
     def wait(self, steps: int) -> None:
         """Look away for so many steps more: they do not travel on the rung yet."""
@@ -135,20 +144,14 @@ class Controller:
 
     def forecasts(self) -> list[Forecast] | None:
         """By rung, as of now; None while too little is known."""
-        loads, window, link = self.loads(), self._window(), self._epoch.link()
-        if loads is None or window is None or link is None:
-            return None
-        return [forecast(window, link, self._load(index, loads)) for index in range(len(self.ladder))]
+        return self._reckoning.forecasts(self._epoch, self.index)
 
     def seconds_on(self, link: Link) -> list[float] | None:
         """A step's seconds by rung on another link, by forecast alone; infinite where the limits forbid the rung."""
-        loads, window = self.loads(), self._window() or self._last_window
-        if loads is None or window is None:
+        found = self._reckoning.on(link, self._epoch, self.index)
+        if found is None:
             return None
-        return [
-            forecast(window, link, self._load(index, loads)).step_s if self._allowed(index) else math.inf
-            for index in range(len(self.ladder))
-        ]
+        return [told.step_s if self._allowed(index) else math.inf for index, told in enumerate(found)]
 
     def choose(self, times: Sequence[float | None]) -> int:
         """The least lossy rung that hides; see `APART_WORTH` and `STAY_SHARE`.
@@ -172,6 +175,8 @@ class Controller:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue on that rung, or begin anew from an empty state; nothing that was seen so far counts.
 
+        Where the limits were tightened since, it is the last rung before that one which is within them.
+
         Raises:
             CheckpointError: the ladder has no such rung.
         """
@@ -185,9 +190,10 @@ class Controller:
                 expected="one of " + ", ".join(names),
                 next_step="Resume with a codec that is named, for example --set sync.codec='all|int4'.",
             )
-        self.index = names.index(wanted)
         self._steady = state.get("steady", 0)
         self._lifted = state.get("lifted", False)
+        index = names.index(wanted)
+        self.index = next((i for i in range(index, -1, -1) if self._lifted or self._allowed(i)), self._first)
         self._guards = Guards(**state.get("guards", {}))
         self._barred = {names.index(name): int(until) for name, until in state.get("barred", []) if name in names}
         self._epoch = Epoch()
@@ -226,7 +232,28 @@ class Controller:
             shortest = min(shortest, seconds)
             if gains and index not in self._epoch.measured and seconds <= best * (1.0 + worth):
                 return index
-        return target
+        return self._apart_to_try(times, target)
+
+    def _apart_to_try(self, times: Sequence[float | None], target: int) -> int:
+        """A rung apart that is measured before it is given up, where a person asked for them; else the target.
+
+        The first is the least lossy that hides, where it may be as good as the target. After it each that is forecast
+        to be shorter, for forecasts of rungs that nobody has measured know too little of what bytes cost.
+        """
+        found = self.forecasts()
+        if not self._try_apart or found is None:
+            return target
+        allowed = [i for i, rung in enumerate(self.ladder) if rung.apart and times[i] is not None]
+        new = [index for index in allowed if index not in self._epoch.measured]
+        if not new:
+            return target
+        step_s = found[target].step_s
+        if len(new) < len(allowed):
+            return next((index for index in new if found[index].step_s < step_s and index > target), target)
+        best_s = min(found[index].step_s for index in new)
+        if best_s > step_s * (1.0 + WORTH_A_TRY):
+            return target
+        return next(index for index in new if found[index].step_s <= best_s * (1.0 + SLACK))
 
     def _rest(self, step: int) -> Move | None:
         epoch = self._epoch
@@ -249,6 +276,7 @@ class Controller:
 
     def _times(self, step: int) -> list[float | None] | None:
         """Seconds of a step by rung: measured where it was tried since the last change, else forecast."""
+        self._reckoning.weigh_bytes(self._epoch, self.index, self._first)
         found = self.forecasts()
         if found is None:
             return None
@@ -298,39 +326,11 @@ class Controller:
         return self._move(step, max(less, default=0), f"{complaint}: a rung back")
 
     def _move(self, step: int, target: int, reason: str) -> Move:
-        self._learn()
-        self._last_window = self._window() or self._last_window
+        self._reckoning.leave(self._epoch, self.index)
         self.index = target
         self._epoch.samples, self._epoch.odd = [], []
         self._skip = SETTLE_STEPS
         return Move(step, self.rung, reason)
-
-    def _learn(self) -> None:
-        """Keep what only steps on this rung show."""
-        samples = self._epoch.samples
-        if samples:
-            self._code_s[self.index] = median(samples, _code_s)
-        if samples and not self.rung.apart:
-            self._hide_share = median(samples, lambda seen: seen.hide_s / seen.window_s)
-
-    def _load(self, index: int, loads: Sequence[Load]) -> Load:
-        """A rung's load; the seconds of coding an exchange as they were seen, or as those of the present rung."""
-        load = loads[index]
-        if self.ladder[index].codec == PLAIN:
-            return replace(load, code_s=0.0)
-        here = [seen for seen in self._epoch.samples if seen.code_s != UNKNOWN]
-        known = self._code_s.get(index) or (median(here, _code_s) if here and self.rung.codec != PLAIN else load.code_s)
-        return replace(load, code_s=known)
-
-    def _window(self) -> Window | None:
-        samples = self._epoch.samples
-        if not samples:
-            return None
-        code_s = 0.0 if self.rung.codec == PLAIN else max(0.0, median(samples, _code_s)) / self.rung.every
-        window_s = median(samples, lambda seen: seen.window_s)
-        compute_s = max(window_s / 2, window_s - self._shared * code_s)
-        hide_s = self._hide_share * window_s if self.rung.apart else median(samples, lambda seen: seen.hide_s)
-        return Window(compute_s, hide_s * compute_s / window_s, self._shared)
 
     def _why(self, times: Sequence[float | None], target: int) -> str:
         link = self._epoch.link()
@@ -342,7 +342,3 @@ class Controller:
             f"{self.ladder[target]} is {known} at {there:.3g} s a step, {self.rung} takes {here:.3g} s; "
             f"the link gives {mbit(link.bytes_per_s)}"
         )
-
-
-def _code_s(seen: Seen) -> float:
-    return seen.code_s

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from trainingkit.codec import parse
 from trainingkit.codec.size import message_bytes
+from trainingkit.core.errors import ConfigError
 
 PLAIN = "none"
 """In place of a codec: DDP's own all-reduce in fp32."""
@@ -104,3 +105,23 @@ MIN_DENSITY = 0.05
 def within_limits(rung: Rung, *, max_ratio: float = MAX_RATIO, min_density: float = MIN_DENSITY) -> bool:
     """Whether a run that has proved nothing yet may use the rung."""
     return rung.ratio <= max_ratio and rung.density >= min_density
+
+
+def start_within(*, max_ratio: float, min_density: float) -> Rung:
+    """Where a run begins: on the fewest bytes within the limits, but no lossier than `START`.
+
+    Raises:
+        ConfigError: not even plain DDP is within them.
+    """
+    start = LADDER.index(Rung(START))
+    for rung in reversed(LADDER[: start + 1]):
+        if within_limits(rung, max_ratio=max_ratio, min_density=min_density):
+            return rung
+    name, found = ("max_ratio", max_ratio) if max_ratio < 1.0 else ("min_density", min_density)
+    raise ConfigError(
+        "The controller may use no rung at all, not even plain DDP, which sends every element in fp32.",
+        field=f"sync.{name}",
+        found=found,
+        expected="at least 1" if name == "max_ratio" else "at most 1",
+        next_step=f"Leave {name} out, or set it to {MAX_RATIO if name == 'max_ratio' else MIN_DENSITY:g}.",
+    )

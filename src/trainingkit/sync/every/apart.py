@@ -1,14 +1,14 @@
 """Training apart: each worker takes its own steps, and every H-th starts a round over what it has changed.
 
-    commit / abort      the training thread   counts the step; applies rounds that are due; starts those of this step
+    commit / abort      the training thread   counts the step
+    Rounds.over         the training thread   which rounds land and start after the step
     Parcel.launch       the training thread   measures agreed - local, hands the parcel to the queue
     Parcel._say         queue thread 0        finds the elements; the round encodes, first collective
     Round._answer       queue thread 1        sum in rank order, re-encode, second collective (sharded exchange)
     Parcel._hear        queue thread 1 or 2   decode
     Fragment.apply      the training thread   outer step on the agreed model, local model along
 
-A round is applied after a number of steps that the settings fix, never when it happens to be there, so a run is the
-same whatever the wire does. After DiLoCo (arXiv:2311.08105), with the residuals of SparseLoCo (arXiv:2508.15706).
+After DiLoCo (arXiv:2311.08105), with the residuals of SparseLoCo (arXiv:2508.15706).
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ from trainingkit.sync.checks import check_weight
 from trainingkit.sync.contract import SyncStats
 from trainingkit.sync.control import peers_watched
 from trainingkit.sync.every.fragment import Fragment
+from trainingkit.sync.every.gradsync import exchange_off, exchange_on
 from trainingkit.sync.every.handover import is_apart
-from trainingkit.sync.every.healing import all_finite, forget_broken_moments
 from trainingkit.sync.every.ledger import Ledger
-from trainingkit.sync.every.parcel import Parcel, Wire
+from trainingkit.sync.every.moments import agree_on_moments
+from trainingkit.sync.every.parcel import Wire
+from trainingkit.sync.every.rounds import Rounds
 from trainingkit.sync.every.spec import EverySpec
 from trainingkit.sync.every.state import check_model, load_fragments, stored
 from trainingkit.sync.every.watch import StepWatch
+from trainingkit.sync.plain import group_of
 
 
 class EverySync:
@@ -52,10 +55,7 @@ class EverySync:
 
     Attributes:
         steps: steps so far, on all ranks alike.
-        rounds: rounds started so far, one for each fragment.
     """
-
-    apart = True
 
     def __init__(
         self,
@@ -70,18 +70,31 @@ class EverySync:
         self.module = module
         self.weight = 1.0
         self.steps = 0
-        self.rounds = 0
         self.spec = spec
-        self.fragments = tuple(fragments)
         self._optimizer = optimizer
         self._wire = wire
         self._ranks = ranks
         self._ledger = Ledger(wire)
+        self._rounds = Rounds(fragments, module, optimizer, self._ledger)
         self._detached = False
         self._watch: StepWatch | None = None
         self._last = SyncStats()
-        if isinstance(module, DistributedDataParallel):
-            module.require_backward_grad_sync = False
+        exchange_off(module)
+
+    @property
+    def apart(self) -> bool:
+        """Whether ranks train on their own: until `detach`."""
+        return not self._detached
+
+    @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """Shares of the layers, whose rounds start and land together."""
+        return self._rounds.fragments
+
+    @property
+    def rounds(self) -> int:
+        """Rounds started so far, one for each fragment."""
+        return self._rounds.started
 
     @property
     def owner(self) -> int:
@@ -119,6 +132,7 @@ class EverySync:
 
         Raises:
             ConfigError: `weight` cannot be used.
+            StepError: the optimizer trains parameters that no round carries.
             PeerLost: a peer is gone.
         """
         return self._last if self._watch is not None else self._over(taken=True)
@@ -130,25 +144,17 @@ class EverySync:
     def settle(self) -> bool:
         """Bring all ranks to one model: finish what flies, and exchange what was done since. All ranks call it.
 
+        See `Rounds.finish`, also for a round that is given up.
+
         Returns:
             Whether there was anything to do.
         """
-        moved = False
-        for fragment in self.fragments:
-            moved |= fragment.flying or fragment.since > 0
-            self._land(fragment)
-            if fragment.since:
-                self._launch(fragment)
-                self._land(fragment)
-            fragment.restore(tokens=0.0, since=0, flying=False, weight=0.0)
-        for parcel in self._parcels():
-            parcel.write(parcel.agreed)
-        return moved
+        return False if self._detached else self._rounds.finish()
 
     @contextlib.contextmanager
     def agreed_weights(self) -> Iterator[None]:
         """The agreed model in place of this rank's own, to evaluate it."""
-        parcels = self._parcels()
+        parcels = self._rounds.parcels if self.apart else []
         own = [torch.empty_like(parcel.agreed) for parcel in parcels]
         for parcel, room in zip(parcels, own, strict=True):
             parcel.read(room)
@@ -162,20 +168,18 @@ class EverySync:
     def adopt(self) -> None:
         """The local model, the same on all ranks, is the agreed one from now on; nothing flies."""
         self._ledger.restart()
-        for fragment in self.fragments:
-            assert not fragment.flying
-            fragment.restore(tokens=0.0, since=0, flying=False, weight=0.0)
-            for parcel in fragment.parcels:
-                parcel.read(parcel.agreed)
+        self._rounds.begin_anew()
+        self._rounds.read_agreed()
 
     def goes_on_from(self, state_dict: Mapping[str, Any]) -> bool:
         """From any state of training apart."""
         return is_apart(state_dict)
 
     def detach(self) -> None:
-        """Settle; from now on plain DDP. All ranks call it.
+        """Settle, make one optimizer of all ranks'; from now on plain DDP. All ranks call it.
 
         Raises:
+            StepError: on all ranks alike, where their optimizers cannot become one (`sync.every.moments`).
             StepError: the model is not in DistributedDataParallel, so nothing would travel any more.
         """
         if not isinstance(self.module, DistributedDataParallel) and self._ranks > 1:
@@ -185,15 +189,21 @@ class EverySync:
                 expected="a model that was in DistributedDataParallel when it was compressed",
                 next_step="Call `settle`, which gives all ranks one model, and wrap it then.",
             )
+        if self._detached:
+            return
         self.settle()
+        if isinstance(self.module, DistributedDataParallel) and self._ranks > 1:
+            device = next(self.module.parameters()).device
+            with peers_watched():
+                agree_on_moments(self._optimizer, group_of(self.module), device)
         self._detached = True
-        if isinstance(self.module, DistributedDataParallel):
-            self.module.require_backward_grad_sync = True
+        self._last = SyncStats()
+        exchange_on(self.module)
 
     def describe(self) -> dict[str, Any]:
         """Facts for the page: the settings, and what a step of plain DDP would send in fp32 and in bf16."""
         ring = 2 * (self._ranks - 1) / self._ranks
-        dense_bytes = 4 * sum(parcel.agreed.numel() for parcel in self._parcels())
+        dense_bytes = 4 * sum(parcel.agreed.numel() for parcel in self._rounds.parcels)
         return {
             "name": str(self.spec),
             "exempt": str(self._wire.exempt.spec) if self._wire is not None else "",
@@ -205,19 +215,24 @@ class EverySync:
 
     def stats(self) -> dict[str, Any]:
         """The same facts, and totals: steps, rounds, bytes sent, and what decay took from this rank's residuals."""
-        decayed = sum(parcel.decayed for parcel in self._parcels())
+        decayed = sum(parcel.decayed for parcel in self._rounds.parcels)
         totals = {"steps": self.steps, "rounds": self.rounds, "sent_bytes": self._ledger.sent_bytes, "decayed": decayed}
         return {**self.describe(), **totals}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, `agreed` being the same on all ranks (see `sync.every.state`). Rounds that fly are waited for."""
+        """Everything, `agreed` being the same on all ranks (see `sync.every.state`). Rounds that fly are waited for.
+
+        After `detach` the model that DDP keeps the same on all ranks is the agreed one.
+        """
         self.rest()
-        return {"steps": self.steps, "rounds": self.rounds, **stored(self.fragments, self.spec, self.owner)}
+        if self._detached:
+            self._rounds.read_agreed()
+        counts = {"steps": self.steps, "rounds": self.rounds, "detached": self._detached}
+        return {**counts, **stored(self.fragments, self.spec, self.owner)}
 
     def rest(self) -> None:
         """Wait for the rounds that fly; they are applied at their own time all the same."""
-        for fragment in self.fragments:
-            self._wait(fragment)
+        self._rounds.rest()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue there, local model included, on the rank that made the state. Another synchroniser's starts afresh.
@@ -229,10 +244,12 @@ class EverySync:
             if state_dict.get("own"):
                 LOG.warning("the snapshot's residuals were dropped: they are of gradients, and differences travel now")
             self.adopt()
-            return
-        check_model(state_dict, self.fragments)
-        load_fragments(state_dict, self.fragments, self.spec, self.owner)
-        self.steps, self.rounds = state_dict["steps"], state_dict["rounds"]
+        else:
+            check_model(state_dict, self.fragments)
+            load_fragments(state_dict, self.fragments, self.spec, self.owner)
+            self.steps, self._rounds.started = state_dict["steps"], state_dict["rounds"]
+        self._detached = state_dict.get("detached", False)
+        exchange_on(self.module) if self._detached else exchange_off(self.module)
 
     def close(self) -> None:
         """End the queue's threads."""
@@ -245,50 +262,7 @@ class EverySync:
         check_weight(self.weight)
         self.steps += 1
         if not taken:
-            self._heal_where_broken()
-        for fragment in self.fragments:
-            fragment.count(self.weight if taken else 0.0)
-            if fragment.lands_now:
-                self._land(fragment)
-            if fragment.starts_after(self.steps):
-                self._launch(fragment)
-            if fragment.lands_now:
-                self._land(fragment)
+            self._rounds.heal_where_broken()
+        self._rounds.over(self.steps, self.weight if taken else 0.0)
         self._last = self._ledger.close_step(alone=not taken)
         return self._last
-
-    def _launch(self, fragment: Fragment) -> None:
-        since = fragment.since
-        self.rounds += 1
-        if not fragment.launch():
-            self._healed(fragment, since)
-
-    def _land(self, fragment: Fragment) -> None:
-        """Wait for the round that flies, if one does, and apply it."""
-        self._wait(fragment)
-        if fragment.flying:
-            fragment.apply()
-
-    def _wait(self, fragment: Fragment) -> None:
-        if not fragment.flying:
-            return
-        with self._ledger.waiting(), peers_watched():
-            counts = fragment.land()
-        if not counts:
-            self._ledger.say("A round was given up on all ranks: a sum was not finite. It is made again.")
-
-    def _heal_where_broken(self) -> None:
-        for fragment in self.fragments:
-            if not all_finite(fragment.parameters()):
-                fragment.heal()
-                self._healed(fragment, fragment.since + 1)
-
-    def _healed(self, fragment: Fragment, steps: int) -> None:
-        forgotten = forget_broken_moments(self._optimizer, fragment.parameters())
-        self._ledger.say(
-            f"This rank's parameters were not finite: it goes on from the agreed model, and its last {steps} steps do "
-            f"not count. The optimizer's state of {forgotten} parameters begins anew."
-        )
-
-    def _parcels(self) -> list[Parcel]:
-        return [parcel for fragment in self.fragments for parcel in fragment.parcels]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -73,29 +74,40 @@ def train_apart(
     ranks = dist.get_world_size(group) if group is not None else 1
     if ranks == 1 and spec.every.is_mean:
         return SingleProcess(model)
-    named = {name: p for p, name in parameter_names(inner).items() if p.requires_grad}
+    named = trainable_by_name(inner)
     deal(list(named), spec.every.fragments)
     wire = None
     if group is not None and ranks > 1:
         _align(inner, group)
         wire = _wire(spec, inner, group, timeout_s=timeout_s, islands=islands)
     parcel_bytes = round(1e6 * bucket_mb(trainable(inner), parcel_mb))
-    return assemble(model, optimizer, spec, wire, ranks=ranks, parcel_bytes=parcel_bytes)
+    return assemble(model, named, optimizer, spec, wire, ranks=ranks, parcel_bytes=parcel_bytes)
+
+
+def trainable_by_name(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that can be trained now, which are those that rounds carry from then on."""
+    return {name: parameter for parameter, name in parameter_names(model).items() if parameter.requires_grad}
 
 
 def assemble(
-    model: nn.Module, optimizer: Optimizer, spec: EverySpec, wire: Wire | None, *, ranks: int, parcel_bytes: int
+    model: nn.Module,
+    named: Mapping[str, nn.Parameter],
+    optimizer: Optimizer,
+    spec: EverySpec,
+    wire: Wire | None,
+    *,
+    ranks: int,
+    parcel_bytes: int,
 ) -> EverySync:
     """The synchroniser over a wire that is there, for models that are the same on all ranks. Nothing travels.
 
     Args:
+        named: the parameters that rounds carry, by name, in the model's order.
         parcel_bytes: of fp32, about.
 
     Raises:
         ConfigError: fewer layers than fragments.
     """
-    inner = model.module if isinstance(model, DistributedDataParallel) else model
-    named = {name: p for p, name in parameter_names(inner).items() if p.requires_grad}
     fragments = [
         Fragment(
             {name: named[name] for name in names},

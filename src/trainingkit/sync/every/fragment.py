@@ -21,7 +21,7 @@ class Fragment:
 
     Attributes:
         tokens: this rank's weight since the last round began.
-        since: steps since then.
+        since: steps since then; where that round was given up, since the one before.
         flying: whether a round was started and is not applied.
         weight: this rank's in the round that flies.
     """
@@ -37,6 +37,7 @@ class Fragment:
         self.since = 0
         self.flying = False
         self.weight = 0.0
+        self._launched_since = 0
         self._landed = False
         self.parcels = [
             Parcel({name: named[name] for name in names}, every, wire, lambda: self.weight)
@@ -74,7 +75,8 @@ class Fragment:
             self.heal()
             for parcel in self.parcels:
                 parcel.delta.zero_()
-        self.weight, self.tokens, self.since = self.tokens, 0.0, 0
+        self.weight, self.tokens = self.tokens, 0.0
+        self._launched_since, self.since = self.since, 0
         self.flying, self._landed = True, False
         for parcel in self.parcels:
             parcel.launch()
@@ -85,13 +87,14 @@ class Fragment:
 
         Returns:
             Whether it counts. If not (a sum was not finite on some rank), nothing has changed anywhere, and what was to
-            be sent is part of the next round's difference.
+            be sent, with its steps, is part of the next round's difference.
         """
         if not self.flying or self._landed:
             return self.flying
         landed = [parcel.land() for parcel in self.parcels]
         if not all(landed):
             self.flying, self.tokens = False, self.tokens + self.weight
+            self.since += self._launched_since
             return False
         for parcel in self.parcels:
             parcel.settle_residuals()

@@ -1,4 +1,4 @@
-"""A worker whose numbers broke down: its moments are forgotten where it goes on from the agreed model."""
+"""A worker whose numbers broke down: what of its moments and residuals is not finite is forgotten."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 import torch
 from torch.optim import Optimizer
+
+from trainingkit.core.logging import LOG
+from trainingkit.sync.bucketplan import Carried
 
 
 def all_finite(parameters: Iterable[torch.Tensor]) -> bool:
@@ -27,3 +30,21 @@ def forget_broken_moments(optimizer: Optimizer, parameters: Iterable[torch.Tenso
             for moment in moments:
                 moment.zero_()
     return broken
+
+
+def forget_broken_residuals(carried: Iterable[Carried]) -> int:
+    """Zero residuals that are not finite: no round with them would ever count. The log says how many.
+
+    Returns:
+        How many elements were forgotten.
+    """
+    forgotten = 0
+    for residuals in (each.residuals for each in carried):
+        for owed in (residuals.own, residuals.answer):
+            if owed is not None and not all_finite([owed]):
+                broken = ~owed.isfinite()
+                forgotten += int(broken.sum())
+                owed[broken] = 0.0
+    if forgotten:
+        LOG.warning("%d elements of this rank's residuals were not finite and are owed no more", forgotten)
+    return forgotten

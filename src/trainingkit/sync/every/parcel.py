@@ -112,7 +112,7 @@ class Parcel:
             for (parameter, view), (_, agreed) in zip(self.views(self.delta), self.views(self.agreed), strict=True):
                 base = agreed.to(parameter.dtype).float()
                 torch.sub(base, parameter.cpu().float(), out=view)
-        return bool(self.delta.sum().isfinite()) or bool(self.delta.isfinite().all())
+        return _finite(self.delta)
 
     def launch(self) -> None:
         """Start the round of what was measured."""
@@ -133,7 +133,7 @@ class Parcel:
         self._wire.queue.put((lambda: self._say(first), *between, lambda: self._hear(last)), over)
 
     def land(self) -> bool:
-        """Wait for the round. Returns whether all ranks' values were finite.
+        """Wait for the round. Returns whether all ranks' values were finite, and their mean is.
 
         Raises:
             RuntimeError: of the exchange, for example that a peer is gone.
@@ -141,7 +141,7 @@ class Parcel:
         if self._landing is not None:
             self._landing.result()
             self._landing = None
-        return self._round is None or self._round.finite
+        return self._round is None or (self._round.finite and _finite(self.delta))
 
     def settle_residuals(self) -> None:
         """The round counts: what it left is owed, less the decay."""
@@ -206,3 +206,8 @@ class Parcel:
                 self.carried.append(carried)
                 parts.append(Part(codec, carried.layout, carried.values, carried.residuals))
         return kind(parts, wire.lanes, weight, wire.clock)
+
+
+def _finite(flat: torch.Tensor) -> bool:
+    """Whether every element is; mostly one sum says so."""
+    return bool(flat.sum().isfinite()) or bool(flat.isfinite().all())

@@ -38,7 +38,7 @@ def stored(fragments: Sequence[Fragment], spec: EverySpec, rank: int) -> dict[st
         "spec": str(spec),
         "fragments": [_counts(fragment) for fragment in fragments],
         "update": dict(export((carried for parcel in parcels for carried in parcel.carried), rank)),
-        "local": {n: p.detach().flatten().clone() for parcel in parcels for n, p in parcel.named.items()},
+        "local": {n: p.detach().flatten().to("cpu", copy=True) for parcel in parcels for n, p in parcel.named.items()},
         "launched": _by_name((parcel, parcel.launched) for parcel in flying),
         "agreed": {
             "parameters": _by_name((parcel, parcel.agreed) for parcel in parcels),

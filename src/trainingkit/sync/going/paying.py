@@ -9,13 +9,16 @@ import torch
 import torch.distributed as dist
 
 from trainingkit.sync.every.apart import EverySync
+from trainingkit.sync.every.moments import average
 from trainingkit.sync.every.parcel import Parcel
-from trainingkit.sync.going.moments import average
 from trainingkit.sync.residualstate import export
 
 
-def pay_rounds(rounds: EverySync, group: dist.ProcessGroup) -> None:
+def pay_rounds(rounds: EverySync, group: dist.ProcessGroup, device: torch.device) -> None:
     """Pay, and write the agreed model into the local one. All ranks call it when they have settled.
+
+    Args:
+        device: on which the group's collectives run.
 
     Raises:
         RuntimeError: a peer is lost.
@@ -24,7 +27,7 @@ def pay_rounds(rounds: EverySync, group: dist.ProcessGroup) -> None:
     parcels = [parcel for fragment in rounds.fragments for parcel in fragment.parcels]
     for parcel in parcels:
         owed = _owed(parcel, ranks, rounds.owner)
-        average([owed], group)
+        average([owed], group, device)
         parcel.agreed.sub_(owed)
         parcel.write(parcel.agreed)
 

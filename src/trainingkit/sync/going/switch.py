@@ -1,13 +1,9 @@
 """Gradients or apart, as the pilot says: a synchroniser that goes over at a step's border.
 
     commit / abort   of the one that is in use: `Squeezed` or `EverySync`
-    then             the pilot's rung of the next step; where it is of the other kind, or has other rounds:
-        to apart     all ranks hold one model, which is the agreed one; DDP's exchange off. Nothing travels.
-        other H      settle (a last, short round); what the old rounds still owe, the new ones pay
-        back         settle, pay what rounds owe, make one optimizer of all ranks' (`going.moments`); DDP's exchange on
+    then             the pilot's rung of the next step; where it is of the other kind, or has other rounds, `Crossing`
 
-Rounds travel on the lanes and threads of the gradients, which rest meanwhile; their residuals wait in `Squeezed`. Steps
-are numbered on, so moves that are repeated give the same bits. See docs/decisions/0014-every-in-auto.md.
+Steps are numbered on, so moves that are repeated give the same bits. See docs/decisions/0014-every-in-auto.md.
 """
 
 from __future__ import annotations
@@ -26,15 +22,12 @@ from trainingkit.sync.auto.ladder import Rung
 from trainingkit.sync.auto.seen import Seen
 from trainingkit.sync.buckets import Shape
 from trainingkit.sync.contract import SyncStats
-from trainingkit.sync.control import peers_watched
 from trainingkit.sync.every import EverySpec, parse_every
 from trainingkit.sync.every.apart import EverySync
-from trainingkit.sync.every.door import assemble
+from trainingkit.sync.every.gradsync import exchange_on
 from trainingkit.sync.every.handover import GRADIENTS, is_apart
+from trainingkit.sync.going.crossing import Crossing
 from trainingkit.sync.going.gauge import RoundGauge
-from trainingkit.sync.going.moments import agree_on_moments
-from trainingkit.sync.going.paying import pay_rounds
-from trainingkit.sync.plain import group_of
 from trainingkit.sync.squeezed import Squeezed
 
 
@@ -55,10 +48,9 @@ class Going:
     def __init__(self, gradients: Squeezed, optimizer: Optimizer) -> None:
         self.gradients = gradients
         self.rounds: EverySync | None = None
-        self._optimizer = optimizer
         self._gauge: RoundGauge | None = None
         self._ddp: DistributedDataParallel = gradients.module
-        self._ranks = group_of(self._ddp).size()
+        self._crossing = Crossing(gradients, optimizer)
         self._go_where_the_pilot_says()
 
     @property
@@ -173,11 +165,13 @@ class Going:
         """
         self._unwatch()
         self.rounds = None
-        self._ddp.require_backward_grad_sync = True
+        exchange_on(self._ddp)
         apart = is_apart(state_dict)
         self.gradients.load_state_dict(state_dict.get(GRADIENTS, {}) if apart else state_dict)
         if apart:
-            self._take_up(parse_every(state_dict["spec"])).load_state_dict(state_dict)
+            self.rounds = self._crossing.take_up(parse_every(state_dict["spec"]))
+            self._watch_rounds()
+            self.rounds.load_state_dict(state_dict)
         self._go_where_the_pilot_says()
 
     def _over(self, *, taken: bool) -> SyncStats:
@@ -202,50 +196,29 @@ class Going:
         return stats
 
     def _go_where_the_pilot_says(self) -> None:
+        if self.gradients.detached:
+            return
         rung = self.gradients.pilot.at(self.gradients.steps)
         if rung.apart:
-            spec = _spec(rung)
-            if self.rounds is None:
-                self._take_up(spec)
-            elif str(spec) != str(self.rounds.spec):
-                self._change(self.rounds, spec)
+            spec, old = _spec(rung), self.rounds
+            if old is not None and str(spec) == str(old.spec):
+                return
+            self.rounds = self._crossing.take_up(spec) if old is None else self._crossing.change(old, spec)
+            self._watch_rounds()
         elif self.rounds is not None:
             self._back(self.rounds)
 
-    def _take_up(self, spec: EverySpec) -> EverySync:
-        """Train apart from the next step on."""
-        wire = self.gradients.wire(str(spec.codec))
-        parcel_bytes = int(self._ddp.bucket_bytes_cap)
-        rounds = assemble(self._ddp, self._optimizer, spec, wire, ranks=self._ranks, parcel_bytes=parcel_bytes)
-        rounds.weight = self.gradients.weight
-        rounds.adopt()
-        self.rounds = rounds
+    def _watch_rounds(self) -> None:
+        """Rounds begin with the next step, and the pilot hears what they cost."""
         if self.gradients.pilot.watches:
             self._gauge = self._gauge or RoundGauge(self._ddp)
             self._gauge.restart()
             self.gradients.take_transfers()
-        return rounds
-
-    def _change(self, old: EverySync, spec: EverySpec) -> None:
-        """Other rounds from the next step on; they pay what the old ones owe."""
-        with peers_watched():
-            old.settle()
-        new = self._take_up(spec)
-        new.load_state_dict(old.state_dict())
-        new.adopt()
-        new.steps = 0
 
     def _back(self, rounds: EverySync) -> None:
-        """Gradients travel from the next step on."""
-        group = group_of(self._ddp)
-        with peers_watched():
-            rounds.settle()
-            pay_rounds(rounds, group)
-            agree_on_moments(self._optimizer, group)
+        self._crossing.go_back(rounds)
         self._unwatch()
         self.rounds = None
-        self._ddp.require_backward_grad_sync = True
-        self.gradients.rejoin()
 
     def _unwatch(self) -> None:
         if self._gauge is not None:
