@@ -14,27 +14,36 @@ import torch
 from cli_models import Faulty
 from torch import nn
 
+from ranks.polling import until
 from trainingkit.core.records import StartRecord, read_records
 from trainingkit.core.runfolder import RunFolder
+from trainingkit.recovery.layout import published
 
 
 class Witness(Faulty):
-    """`Faulty` that appends a line a step to a file of its own process."""
+    """`Faulty` that appends a line a step to a file of its own process.
 
-    def __init__(self, pause_s: float, folder: str) -> None:
+    Args:
+        saved: after so many steps, wait until the snapshot of that step is there.
+    """
+
+    def __init__(self, pause_s: float, folder: str, saved: int) -> None:
         super().__init__(pause_s, 1)
+        self.awaited = (saved, published(RunFolder(Path(folder) / "run").snapshots, saved))
         self.path = Path(folder) / f"witness-{os.getpid()}.jsonl"
 
     def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> dict[str, Any]:
         if self.training:
             with open(self.path, "a", encoding="utf-8") as handle:
                 handle.write(json.dumps([name_of(row) for row in input_ids.numpy()]) + "\n")
+            if self.step == self.awaited[0] > 0:
+                until(self.awaited[1].exists, deadline_s=60.0, what="a snapshot")
         return super().forward(input_ids, labels)
 
 
-def witness(folder: str, pause_s: float = 0.0) -> nn.Module:
+def witness(folder: str, pause_s: float = 0.0, saved: int = 0) -> nn.Module:
     """For `[model] kind = "python"`."""
-    return Witness(pause_s, folder)
+    return Witness(pause_s, folder, saved)
 
 
 def name_of(row: np.ndarray) -> int:

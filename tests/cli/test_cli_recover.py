@@ -8,11 +8,13 @@ import pytest
 import torch
 from cli_inside import Command
 
+from trainingkit.cli.recover import recover
 from trainingkit.core import decisions
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.recovery import Snapshots
 from trainingkit.recovery.journal import MARK, JournalWriter, Origin, row_name
-from trainingkit.trainer.skipping import read_skips
+from trainingkit.recovery.memory import folder_of_run
+from trainingkit.trainer.skipping import read_skips, write_skips
 
 
 @pytest.fixture
@@ -60,6 +62,35 @@ def test_a_run_is_set_back_and_what_was_asked_for_is_kept(command: Command, run:
     assert "Covered: steps 10 to 15\n" in command("recover", run.root, "--inspect").stdout
     ended = command("recover", run.root, "--to-step", 12)
     assert ended.code == 0 and read_skips(run) == []
+
+
+def test_a_kill_while_it_is_set_back_loses_no_list(
+    command: Command, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is to be left out is there before anything moves, and what was asked for earlier still is."""
+    write_skips(run, [(30, 31)])
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trainingkit.recovery.journal.setback._put_aside", killed)
+        with pytest.raises(KeyboardInterrupt):
+            recover(run.root, to_step=15, skip_batches=["16..17"])
+    assert read_skips(run) == [(16, 17), (30, 31)]
+    assert command("recover", run.root, "--to-step", 15, "--skip-batches", "16..17").code == 0
+    assert read_skips(run) == [(16, 17)]
+
+
+def test_a_snapshot_in_memory_is_shown_and_put_aside(command: Command, run: RunFolder) -> None:
+    with Snapshots(run.snapshots, keep=9) as snapshots:
+        snapshots.save(26, {"model/a": torch.zeros(2)}, {}, memory=folder_of_run(run.snapshots), wait=True)
+    shown = command("recover", run.root, "--inspect").stdout
+    assert "Memory of this host\n  step 26\n" in shown
+    assert shown.endswith("It puts the snapshot of step 26 together first, if hosts' memory has all of it.\n")
+    ended = command("recover", run.root, "--to-step", 22)
+    assert ended.code == 0 and "memory/step-00000026\n" in ended.stdout
+    assert "Memory" not in command("recover", run.root, "--inspect").stdout
 
 
 @pytest.mark.parametrize(

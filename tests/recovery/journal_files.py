@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,16 @@ def head_of(step: int, *, first: bool, **numbers: Any) -> dict[str, Any]:
     }
 
 
-def write(journal: Path, rank: int, steps: Iterable[int], **other: Any) -> None:
-    """One segment of a rank, with these steps."""
+def write(
+    journal: Path, rank: int, steps: Iterable[int], *, numbers: Mapping[int, dict[str, Any]] | None = None, **other: Any
+) -> None:
+    """One segment of a rank, with these steps; some may have `numbers` of their own."""
     writer = JournalWriter(journal, fsync_s=60.0, queue_bytes=1 << 20)
     begun = origin(rank, **other)
     writer.begin(begun, oldest_step=0)
     for step in steps:
-        writer.append(step, head_of(step, first=step == begun.base_step + 1), rows_of(step, rank))
+        own = (numbers or {}).get(step, {})
+        writer.append(step, head_of(step, first=step == begun.base_step + 1, **own), rows_of(step, rank))
     writer.close()
     assert writer.problems() == []
 

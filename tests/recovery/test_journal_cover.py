@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from journal_files import BASE, BUCKETS, RANKS, message, scans, write
 
 from trainingkit.core.errors import CheckpointError
 from trainingkit.recovery.journal import Base, Cover, check_reaches, cover, row_name, slots
+from trainingkit.recovery.journal.cover import LAG_STEPS
 
 
 @pytest.fixture
@@ -74,11 +76,50 @@ def test_a_rank_that_was_killed_a_little_earlier_ends_all(journal: Path, behind:
     assert (found.end, found.lost, found.why) == (30 - behind, (), None)
 
 
-def test_a_file_that_ends_far_earlier_counts_as_lost(journal: Path) -> None:
-    path, cut = path_of(journal, 1), end_of(journal, 1, 15)
+@pytest.mark.parametrize(("behind", "end", "lost"), [(LAG_STEPS, 95, ()), (LAG_STEPS + 1, 95, (1,))])
+def test_a_file_that_ends_far_earlier_counts_as_lost(tmp_path: Path, behind: int, end: int, lost: Any) -> None:
+    """As far as a writer's queue goes the rank was killed earlier; nothing but a loss explains more."""
+    for rank in range(RANKS):
+        write(tmp_path, rank, range(11, 96 + (0 if lost else behind)))
+    path, cut = path_of(tmp_path, 1), end_of(tmp_path, 1, 96 - behind if lost else 96)
     path.write_bytes(path.read_bytes()[: cut + 20])
+    found = covered(tmp_path)
+    assert (found.end, found.lost) == (end, lost) and all_messages(found)
+
+
+@pytest.mark.parametrize("step", [27, 30])
+def test_a_file_that_ends_with_damage_is_not_waited_for(journal: Path, step: int) -> None:
+    path, at = path_of(journal, 1), end_of(journal, 1, step)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: at + 30] + b"?" + whole[at + 31 :])
     found = covered(journal)
     assert (found.end, found.lost) == (30, (1,)) and all_messages(found)
+
+
+def test_an_attempt_goes_on_where_a_replay_of_another_ended(journal: Path) -> None:
+    """The first to 30, the second from 25 to 40, the third from 33 on; the newest that did anything counts."""
+    for rank in range(RANKS):
+        write(journal, rank, range(26, 41), attempt=2, base_step=25)
+        write(journal, rank, range(34, 37), attempt=3, base_step=33, base_attempt=2)
+        write(journal, rank, (), attempt=4, base_step=36, base_attempt=3)
+    found = covered(journal)
+    assert (found.end, found.attempt, found.why) == (36, 3, None) and all_messages(found)
+    assert [step.step for step in found.steps] == list(range(11, 37))
+    assert [step.attempt for step in found.steps] == [1] * 15 + [2] * 8 + [3] * 3
+    later = covered(journal, Base("r", 2, 30, RANKS))
+    assert (later.end, len(later.steps)) == (36, 6)
+    assert check_reaches(found, BASE, 25).attempt == 1 and check_reaches(found, BASE, 26).attempt == 2
+    assert covered(journal, Base("r", 1, 27, RANKS)).end == 30, "the second left the first before"
+
+
+def test_what_an_attempt_goes_on_from_must_be_there(journal: Path) -> None:
+    for rank in range(RANKS):
+        write(journal, rank, range(26, 41), attempt=2, base_step=25)
+    for rank in (0, 1):
+        path, cut = path_of(journal, rank), end_of(journal, rank, 20)
+        path.write_bytes(path.read_bytes()[:cut])
+    found = covered(journal)
+    assert (found.end, found.attempt) == (19, 1) and all_messages(found)
 
 
 def test_damage_in_two_files_ends_where_a_message_is_missing(journal: Path) -> None:
@@ -113,11 +154,16 @@ def test_the_newest_attempt_that_goes_on_from_the_snapshot_counts(journal: Path)
 
 
 def test_ranks_that_disagree_about_a_step_end_the_cover(journal: Path) -> None:
+    """A rank that has another norm for step 20."""
     shutil.rmtree(journal / "rank-2")
-    write(journal, 2, range(11, 12))
-    assert covered(journal).end == 30
+    write(journal, 2, range(11, 31), numbers={20: {"norm": (2.0).hex()}})
+    found = covered(journal)
+    assert (found.end, found.why) == (19, "rank 2 says something else of step 20 than rank 0")
+
+
+def test_a_cover_is_cut_at_a_step(journal: Path) -> None:
     found = check_reaches(covered(journal), BASE, 20)
-    assert found.end == 20
+    assert (found.end, found.attempt, found.why) == (20, 1, None)
 
 
 @pytest.mark.parametrize("step", [9, 31])

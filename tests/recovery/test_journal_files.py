@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal_files import BUCKETS, RANKS, head_of, message, origin, rows_of, scans, write
 
-from trainingkit.recovery.journal import JournalWriter, differing, patched, row_name, slots
+from trainingkit.recovery.journal import JournalWriter, differing, frames, patched, row_name, slots
 from trainingkit.recovery.journal.segments import segment_path
-from trainingkit.recovery.journal.writer import unneeded
+from trainingkit.recovery.journal.writer import QUEUE_STEPS, unneeded
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3)
 NAMES = st.text("abc$", max_size=2)
@@ -90,6 +91,49 @@ def test_segments_that_no_snapshot_leads_into_are_removed(tmp_path: Path) -> Non
     assert unneeded(tmp_path, later, oldest_step=20) == []
     assert [slot.first_step for slot in unneeded(tmp_path, later, oldest_step=31)] == [21]
     assert [slot.first_step for slot in unneeded(tmp_path, later, oldest_step=32)] == [21, 31]
+
+
+def test_segments_of_ranks_that_are_no_more_are_removed(tmp_path: Path) -> None:
+    """Ranks 0 to 4 wrote; three go on, and ranks 0 and 1 look after those of 3 and 4."""
+    for rank in range(5):
+        write(tmp_path, rank, range(11, 13), world_size=5)
+    for rank in range(RANKS):
+        write(tmp_path, rank, range(21, 23), base_step=20, base_attempt=1, attempt=2)
+    first, second, third = (origin(r, base_step=30, attempt=2, base_attempt=2) for r in range(RANKS))
+    ranks = [[slot.rank for slot in unneeded(tmp_path, each, oldest_step=21)] for each in (first, second, third)]
+    assert ranks == [[0, 3], [1, 4], [2]]
+    assert unneeded(tmp_path, first, oldest_step=20) == [], "as long as a snapshot leads into them"
+
+
+def test_a_segment_that_is_there_is_not_written_over(tmp_path: Path) -> None:
+    write(tmp_path, 0, [11, 12])
+    before = slots(tmp_path)[0].path.read_bytes()
+    writer = JournalWriter(tmp_path, fsync_s=0.0, queue_bytes=1 << 20)
+    writer.begin(origin(0), oldest_step=0)
+    writer.close()
+    (text,) = writer.problems()
+    assert text.startswith("The journal could not be begun after step 10: File exists.")
+    assert slots(tmp_path)[0].path.read_bytes() == before
+
+
+def test_a_living_writer_is_not_further_behind_than_its_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that takes nothing: the step after the last that fits waits until it does."""
+    taken, resting = threading.Event(), frames.write
+    monkeypatch.setattr(frames, "write", lambda handle, parts: taken.wait() and resting(handle, parts))
+    writer = JournalWriter(tmp_path, fsync_s=60.0, queue_bytes=1 << 20)
+    monkeypatch.setattr(writer, "_begun", 1)
+    writer.begin(origin(0), oldest_step=0)
+    for step in range(11, 11 + QUEUE_STEPS):
+        writer.append(step, head_of(step, first=step == 11), {})
+    step = 11 + QUEUE_STEPS
+    more = threading.Thread(target=writer.append, args=(step, head_of(step, first=False), {}))
+    more.start()
+    more.join(0.2)
+    assert more.is_alive()
+    taken.set()
+    more.join(10.0)
+    writer.close()
+    assert len(scans(tmp_path)[0].entries) == QUEUE_STEPS + 1
 
 
 def test_a_failure_ends_the_segment_is_said_and_the_next_one_is_written(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from trainingkit.core.errors import CheckpointError
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.recovery import Snapshots, find
 from trainingkit.recovery.journal import MARK, set_back, slots, survey
+from trainingkit.recovery.memory import folder_of_run, former_folders
+from trainingkit.recovery.rescue import rescue
 
 
 def snapshot(run: RunFolder, step: int, attempt: int) -> None:
@@ -66,6 +68,50 @@ def test_a_run_that_is_set_back_ends_at_that_step(run: RunFolder, step: int, bas
     assert [f.problem for f in moved] == [None] * sum(s > base for s in (10, 20, 30))
     again = set_back(run, step)
     assert (again.aside, again.moved) == (None, ())
+
+
+@pytest.mark.parametrize(("step", "attempt"), [(33, 2), (38, 3)])
+def test_a_run_is_set_back_to_a_step_of_an_attempt_in_between(run: RunFolder, step: int, attempt: int) -> None:
+    """The third attempt replayed the second's steps to 34, and went on to 40; the segments of its way are cut, too."""
+    alone(run)
+    write(run.journal, 0, range(35, 41), world_size=1, attempt=3, base_step=34, base_attempt=2)
+    assert survey(run).reach() == [(10, 28), (30, 40)]
+    done = set_back(run, step)
+    newest = survey(run).newest
+    assert newest is not None and (newest.end, newest.covered.attempt, done.snapshot_step) == (step, attempt, 30)
+
+
+def test_the_hosts_memory_does_not_bring_back_what_was_left(run: RunFolder) -> None:
+    alone(run)
+    with Snapshots(run.snapshots, keep=9) as snapshots:
+        memory = folder_of_run(run.snapshots)
+        state = {MARK: {"run": "r", "attempt": 2}}
+        snapshots.save(40, {"model/a": torch.zeros(2)}, state, memory=memory, wait=True)
+        assert survey(run).in_memory == (40,)
+        done = set_back(run, 33)
+        assert "memory/step-00000040" in done.moved and done.aside is not None
+        assert (done.aside / "memory" / "rank-0" / "step-00000040" / "manifest.json").is_file()
+        assert not memory.exists() and former_folders(run.snapshots) == [memory]
+        memory.mkdir()  # what another host still has
+        now = folder_of_run(run.snapshots)
+        assert now != memory and rescue(snapshots.target, now, sweeps=True, former=[memory]) is None
+        assert not memory.exists()
+    newest = survey(run).newest
+    assert newest is not None and newest.end == 33
+
+
+def test_a_run_that_went_on_with_another_number_of_ranks(run: RunFolder) -> None:
+    """Its snapshot is of one rank, the journal after it of three: those are what a resume goes on with."""
+    for slot in slots(run.journal):
+        slot.path.unlink()
+    for rank in range(RANKS):
+        write(run.journal, rank, range(31, 36), attempt=3, base_step=30, base_attempt=2)
+    newest = survey(run).newest
+    assert newest is not None and newest.end == 35
+    assert newest.base is not None and (newest.base.world_size, newest.found.world_size) == (RANKS, 1)
+    assert set_back(run, 33).replayed == 3
+    newest = survey(run).newest
+    assert newest is not None and newest.end == 33
 
 
 @pytest.mark.parametrize(

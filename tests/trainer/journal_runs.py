@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -14,9 +15,12 @@ from small_runs import FEATURES, config, digest, loss_fn, open_rank
 from torch import nn
 
 from ranks import Context
+from trainingkit.core.errors import CheckpointError
+from trainingkit.recovery import snapshots
 from trainingkit.sync.listening import of_gradients
 from trainingkit.trainer.kit import Kit
 from trainingkit.trainer.recipe import KitConfig
+from trainingkit.trainer.rng import seed_all
 
 STEPS = 24
 INT4 = "all|int4(block=64)"
@@ -38,6 +42,7 @@ class Wide(nn.Module):
             nn.Linear(96, 64),
             nn.Linear(64, 3),
         )
+        self.register_buffer("nothing", torch.zeros(0))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.body(x)
@@ -79,29 +84,73 @@ def train(
     Args:
         kill: a step, and how many seconds after it every rank dies.
         options: sections over the settings; `spoil` makes that step's gradient infinite on rank 1; `only` ends with
-            the state that the run begins with; `own_rate` sets the learning rate in the loop, before each step.
+            the state that the run begins with; `own_rate` sets the learning rate in the loop, before each step, and
+            `own_groups` weight decay and betas; `held` lets no snapshot come to its end; `noted` appends a hash of each
+            step's state to a file of the rank's, and takes no step more before it dies; `waits` waits for snapshots.
     """
     spoil, only = options.pop("spoil", None), options.pop("only", False)
-    own_rate = options.pop("own_rate", False)
-    torch.manual_seed(1)
+    own_rate, own_groups = options.pop("own_rate", False), options.pop("own_groups", False)
+    noted, waits = options.pop("noted", False), options.pop("waits", False)
+    if options.pop("held", False):
+        snapshots.write_snapshot = lambda target, job: threading.Event().wait()
+    seed_all(1)
     model = Wide()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
     rate = torch.optim.lr_scheduler.StepLR(optimizer, step_size=3, gamma=0.7)
-    torch.manual_seed(2 + context.rank)
+    seed_all(2 + context.rank)
     states: dict[int, State] = {}
     with Kit(open_rank(context, Path(folder)), model, optimizer, settings_of(sync, **options), rate=rate) as kit:
         begun = {"step": kit.step_number, **state_of(kit, optimizer, rate)}
         for batch in kit.batches(uneven(context.rank)) if not only else ():
             if own_rate:
                 optimizer.param_groups[0]["lr"] = 0.02 / (1 + kit.step_number)
+            if own_groups:
+                other = {"weight_decay": 0.05 * (1 + kit.step_number), "betas": (0.9 / (1 + kit.step_number), 0.99)}
+                optimizer.param_groups[0].update(other)
             spoiled = spoil == kit.step_number + 1 and context.rank == 1
             kit.step(loss_fn, (batch[0] * float("inf"), batch[1]) if spoiled else batch)
             states[kit.step_number] = state_of(kit, optimizer, rate)
+            if noted:
+                note(Path(folder), context.rank, kit.step_number, states[kit.step_number])
+            if waits:
+                kit._keeper._snapshots.wait()
             if kill is not None and kit.step_number == kill[0]:
                 threading.Thread(target=_die, args=kill[1:], daemon=True).start()
+                if noted:
+                    threading.Event().wait()
         written = kit.journal.written_bytes if kit.journal else 0
         kit._engine.sync.close()
     return states, {**begun, "written": written}
+
+
+def note(folder: Path, rank: int, step: int, state: State) -> None:
+    """Append a line about a step."""
+    with open(folder / f"noted-{rank}.jsonl", "a", encoding="utf-8") as handle:
+        handle.write(json.dumps([step, digest(state)]) + "\n")
+
+
+def noted_last(folder: Path, rank: int) -> dict[int, str]:
+    """Hash of the state by step, the newest of each."""
+    lines = (folder / f"noted-{rank}.jsonl").read_text(encoding="utf-8").splitlines()
+    return dict(json.loads(line) for line in lines)
+
+
+def refused(context: Context, folder: str) -> str:
+    """Resume with an optimizer that fails on rank 1 alone; what each rank is told."""
+    model = Wide()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
+    rate = torch.optim.lr_scheduler.StepLR(optimizer, step_size=3, gamma=0.7)
+    if context.rank == 1:
+        optimizer.register_step_pre_hook(_fails)
+    try:
+        Kit(open_rank(context, Path(folder)), model, optimizer, settings_of({}), rate=rate)
+    except CheckpointError as error:
+        return str(error).splitlines()[0]
+    return "resumed"
+
+
+def _fails(*_: Any) -> None:
+    raise ValueError("this rank's own trouble")
 
 
 def _die(after_s: float) -> None:

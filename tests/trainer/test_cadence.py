@@ -82,6 +82,21 @@ def test_by_steps_and_by_the_clock() -> None:
     assert not first.wants()
 
 
+def test_what_is_heard_a_step_late_is_saved_once() -> None:
+    """Ranks that train apart hear in each step what was asked in the one before."""
+    clock, saved, heard = Clock(), [], False
+    cadence = ByClock(30.0, decides=True, now=clock)
+    for step in range(1, 13):
+        clock.s += 10.0
+        wanted = cadence.wants()
+        if cadence.due(step, agreed=heard):
+            cadence.saved(0.1)
+            saved.append(step)
+        heard = wanted
+    assert saved == [4, 8, 12]
+    assert [cadence.wants() for clock.s in (149.0, 150.0, 151.0, 152.0)] == [False, True, False, True], "asked again"
+
+
 def test_the_interval_follows_from_the_cost() -> None:
     """Copies of 20 ms, and ten steps beside the writer that are 8 ms slower: 0.1 s."""
     clock, told = Clock(), []

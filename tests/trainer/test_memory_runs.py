@@ -39,7 +39,9 @@ def train(context: Context, folder: str, memory_every: int) -> dict[str, Any]:
     return {"model": digest(model.state_dict()), "sync": digest(kit._engine.sync.state_dict())}
 
 
-def test_killed_and_resumed_from_memory(pool: Pool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("later", [2, 0])
+def test_killed_and_resumed_from_memory(pool: Pool, tmp_path: Path, later: int) -> None:
+    """Also where the resumed run keeps none in memory any more."""
     straight = pool.run(train, 2, str(tmp_path / "straight"), 0)
     with pytest.raises(RankFailed):
         faults = [Fault(rank, 7, "kill") for rank in range(2)]
@@ -48,7 +50,7 @@ def test_killed_and_resumed_from_memory(pool: Pool, tmp_path: Path) -> None:
     assert newest_good(run.snapshots) == (None, [])
     memory = folder_of_run(run.snapshots)
     assert memory.is_dir()
-    assert pool.run(train, 2, str(run.root), 2) == straight
+    assert pool.run(train, 2, str(run.root), later) == straight
     told = [(step, text) for step, event, text in events(run.root) if "memory" in text]
     text = "Snapshot of step 6 was put together from the hosts' memory: there was none on disk."
     assert told == [(6, text)]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journal_runs import STEPS, State, train
-from small_runs import events
+from journal_runs import STEPS, State, noted_last, refused, train
+from small_runs import digest, events
 
 from ranks import Pool, RankFailed
 from trainingkit.core.runfolder import RunFolder
@@ -79,8 +79,9 @@ def test_killed_at_once_twenty_times(pool: Pool, tmp_path: Path, straight: Any) 
         ({}, 2, {"step": {"accumulate": 2, "clip_norm": 0.05}}),
         ({}, 3, {"step": {"clip_norm": 0.0}, "spoil": 9, **NO_SNAPSHOT}),
         ({}, 2, {"own_rate": True, **NO_SNAPSHOT}),
+        ({}, 2, {"own_groups": True, **NO_SNAPSHOT}),
     ],
-    ids=["normalised", "topk", "two ranks, accumulating", "aborted step", "a rate of the loop's own"],
+    ids=["normalised", "topk", "two ranks, accumulating", "aborted step", "a rate of the loop's own", "own settings"],
 )
 def test_without_its_newest_snapshots_a_run_is_replayed_to_its_end(
     pool: Pool, tmp_path: Path, sync: State, ranks: int, options: State
@@ -129,16 +130,60 @@ def test_one_ranks_files_may_be_lost(pool: Pool, tmp_path: Path, straight: Any) 
 
 
 def test_a_resumed_run_goes_on_and_is_covered_again(pool: Pool, tmp_path: Path) -> None:
+    """What the first attempt wrote goes when every snapshot is newer than the second one's beginning."""
     folder = tmp_path / "run"
+    longer: State = {"run": {"steps": 40}}
     killed(pool, folder, {}, (11, 0.01))
-    before = run(pool, folder, {})
-    assert max(before[0][0]) == STEPS
+    before = run(pool, folder, {}, **longer)
+    assert max(before[0][0]) == 40
     lose_newest(folder)
-    resumed = run(pool, folder, {}, only=True)
-    assert check_same(resumed, before, folder) == STEPS
-    assert {slot.attempt for slot in slots(RunFolder(folder).journal)} >= {2, 3}, (
-        "the first may stay as long as it may be needed"
-    )
+    resumed = run(pool, folder, {}, only=True, **longer)
+    assert check_same(resumed, before, folder) == 40
+    assert {slot.attempt for slot in slots(RunFolder(folder).journal)} == {2, 3}
+
+
+def check_noted(resumed: Any, folder: Path) -> int:
+    """Every rank begins with what it noted last of that step; returns the step."""
+    step = resumed[0][1]["step"]
+    for rank, (_, begun) in enumerate(resumed):
+        state = {name: value for name, value in begun.items() if name not in ("step", "written")}
+        assert (begun["step"], digest(state)) == (step, noted_last(folder, rank)[step]), f"rank {rank} at step {step}"
+    return step
+
+
+def test_a_run_that_dies_again_before_its_next_snapshot_loses_nothing(pool: Pool, tmp_path: Path) -> None:
+    """Twice it is killed a little after a resume, and no snapshot came to its end since the first attempt."""
+    folder = tmp_path / "run"
+    killed(pool, folder, {}, (11, 0.2), noted=True, waits=True)
+    killed(pool, folder, {}, (13, 0.2), noted=True, held=True)
+    killed(pool, folder, {}, (15, 0.2), noted=True, held=True)
+    assert {found.step for found in find(RunFolder(folder).snapshots) if found.problem is None} == {0, 8}
+    assert check_noted(run(pool, folder, {}, only=True), folder) == 15
+    texts = [text for _, event, text in events(folder) if event == "replay"]
+    assert len(texts) == 3 and all(text.startswith("Snapshot of step 8, then ") for text in texts)
+
+
+def test_a_journal_that_is_switched_on_covers_the_next_step(pool: Pool, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    killed(pool, folder, {}, (11, 0.0), journal={"steps": "off"}, waits=True)
+    killed(pool, folder, {}, (14, 0.2), noted=True)
+    assert check_noted(run(pool, folder, {}, only=True), folder) == 14
+
+
+def test_a_snapshot_in_memory_is_where_a_replay_begins(pool: Pool, tmp_path: Path, straight: Any) -> None:
+    folder = tmp_path / "run"
+    memory: State = {"snapshot": {"every": 0, "memory_every": 5}}
+    killed(pool, folder, {}, (12, 0.0), waits=True, **memory)
+    resumed = run(pool, folder, {}, only=True, **memory)
+    assert check_same(resumed, straight, folder) in (11, 12)
+    (text,) = (text for _, event, text in events(folder) if event == "replay")
+    assert text.startswith("Snapshot of step 10, then ")
+
+
+def test_a_refusal_of_one_rank_is_told_to_all(pool: Pool, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    killed(pool, folder, {}, (4, 0.01))
+    assert pool.run(refused, RANKS, str(folder)) == ["A snapshot failed: ValueError: this rank's own trouble"] * RANKS
 
 
 def test_what_cannot_be_replayed_is_said_and_not_taken(pool: Pool, tmp_path: Path) -> None:

@@ -63,9 +63,10 @@ def _set_back(folder: RunFolder, step: int, spans: list[tuple[int, int]]) -> Non
     from trainingkit.recovery.journal import set_back
     from trainingkit.trainer.skipping import read_skips, write_skips
 
-    done = set_back(folder, step)
-    kept = [span for span in read_skips(folder) if span[0] <= step]
-    if spans or kept != read_skips(folder):
+    before = read_skips(folder)
+    kept = [span for span in before if span[0] <= step]
+    done = set_back(folder, step, ready=lambda: write_skips(folder, [*before, *spans]) if spans else None)
+    if kept != before or spans:
         write_skips(folder, [*kept, *spans])
     left_out = "".join(f"; batches of steps {first} to {last} are left out" for first, last in spans)
     reason = f"asked for with trainingkit recover{left_out}"

@@ -18,6 +18,8 @@ def print_survey(found: Survey, run: RunFolder) -> None:
     lines += [f"  {_lead(lead)}" for lead in found.leads] or ["  none"]
     lines += ["", "Journal"]
     lines += [f"  {_scan(each)}" for each in found.scans] or ["  none"]
+    if found.in_memory:
+        lines += ["", "Memory of this host", *(f"  step {step}" for step in found.in_memory)]
     lines += ["", *_reach(found)]
     sys.stdout.write("\n".join(lines) + "\n")
 
@@ -31,9 +33,10 @@ def _lead(lead: Lead) -> str:
         return f"{whole}; no journal was kept when it was made"
     if not lead.covered.steps:
         return f"{whole}; the journal has no whole step after it{_why(lead)}"
+    of = f" of {lead.base.world_size}" if lead.base.world_size != found.world_size else ""
     lost = ", ".join(str(rank) for rank in lead.covered.lost)
     without = f", without the records of rank {lost}" if lost else ""
-    return f"{whole}; the journal leads on to step {lead.end}{without}{_why(lead)}"
+    return f"{whole}; the journal{of} leads on to step {lead.end}{without}{_why(lead)}"
 
 
 def _why(lead: Lead) -> str:
@@ -53,4 +56,9 @@ def _reach(found: Survey) -> list[str]:
     if newest is None:
         return ["No snapshot is whole: there is nothing to go back to."]
     ranges = ", ".join(f"{first} to {last}" if first < last else str(first) for first, last in found.reach())
-    return [f"Covered: steps {ranges}", f"A resume goes on from step {newest.end}."]
+    lines = [f"Covered: steps {ranges}", f"A resume goes on from step {newest.end}."]
+    if found.in_memory and found.in_memory[-1] > newest.found.step:
+        lines.append(
+            f"It puts the snapshot of step {found.in_memory[-1]} together first, if hosts' memory has all of it."
+        )
+    return lines

@@ -89,13 +89,18 @@ def _alone(recipe: Recipe, run: RunFolder) -> Verdict:
 
 
 def _join(recipe: Recipe, run: RunFolder | None, place: Place) -> int:
-    """One rank of somebody else's launch. A failure ends with its own code, because there the launcher is the judge."""
+    """One rank of somebody else's launch. A failure ends with its own code, because there the launcher is the judge.
+
+    Rank 0 ends with the code of what it says of all ranks of this launch. One that has left no outcome yet is the
+    launcher's to judge: a shared file system may show its file late.
+    """
     from trainingkit.trainer.fit import Trainer
 
     result = Trainer(recipe, run=run).fit()
-    if place.rank == 0:
-        conclude(result.run, outcome.verdict(outcome.read(result.run), 0, {}))
-    return result.exit_code
+    if place.rank != 0:
+        return result.exit_code
+    here = {rank: found for rank, found in outcome.read(result.run).items() if rank < place.world_size}
+    return conclude(result.run, outcome.verdict(here, 0, {}))
 
 
 def _write_recipe(recipe: Recipe, run: RunFolder) -> None:

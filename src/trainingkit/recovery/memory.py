@@ -5,6 +5,9 @@ may die: then the files of its ranks are in the memory of their neighbours, on o
 
     BASE/<run>/rank-R/step-00000120/   own files, the neighbour's, and the manifest of the whole snapshot
     BASE/<run>/rank-R/.partial/        being written
+
+<run> is the first line of a file beside the run's snapshots. A run that is set back gets another (`leave_memory`), so
+that no host's memory brings the way back that was left; the lines that follow are the names it had before.
 """
 
 from __future__ import annotations
@@ -43,12 +46,40 @@ def folder_of_run(snapshots: Path, *, base: Path = BASE) -> Path:
     path = snapshots / ID_FILE
     if not path.exists():
         write_atomic(path, uuid.uuid4().hex)
-    return base / f"trainingkit-{path.read_text(encoding='ascii')}"
+    return _folders(snapshots, base)[0]
+
+
+def has_memory(snapshots: Path) -> bool:
+    """Whether a run ever kept snapshots in memory."""
+    return (snapshots / ID_FILE).exists()
+
+
+def former_folders(snapshots: Path, *, base: Path = BASE) -> list[Path]:
+    """Where a run's snapshots in memory were before it was set back. Nothing in them counts any more."""
+    return _folders(snapshots, base)[1:]
+
+
+def leave_memory(snapshots: Path) -> None:
+    """What hosts have in memory of this run does not count from now on. Raises OSError."""
+    path = snapshots / ID_FILE
+    if path.exists():
+        write_atomic(path, "\n".join([uuid.uuid4().hex, *path.read_text(encoding="ascii").split()]))
+
+
+def _folders(snapshots: Path, base: Path) -> list[Path]:
+    path = snapshots / ID_FILE
+    return [base / f"trainingkit-{name}" for name in path.read_text(encoding="ascii").split()] if path.exists() else []
 
 
 def left_in_memory(snapshots: Path, *, base: Path = BASE) -> bool:
     """Whether this host's memory holds a snapshot of the run, whole or not."""
-    return (snapshots / ID_FILE).exists() and any(folder_of_run(snapshots, base=base).glob("rank-*/step-*"))
+    return bool(steps_in_memory(snapshots, base=base))
+
+
+def steps_in_memory(snapshots: Path, *, base: Path = BASE) -> list[int]:
+    """Steps of the run's snapshots that this host's memory holds, whole or not, in order."""
+    found = {layout.step_of(path) for folder in _folders(snapshots, base)[:1] for path in folder.glob("rank-*/step-*")}
+    return sorted(step for step in found if step is not None)
 
 
 def write_in_memory(target: Target, memory: Path, job: Job) -> None:

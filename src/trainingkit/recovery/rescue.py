@@ -30,11 +30,12 @@ class Held:
     files: dict[str, Path]
 
 
-def rescue(target: Target, memory: Path, *, sweeps: bool) -> tuple[int, int] | None:
+def rescue(target: Target, memory: Path, *, sweeps: bool, former: Sequence[Path] = ()) -> tuple[int, int] | None:
     """Put the newest snapshot together that memory has all files of, if disk has none as new; then empty memory.
 
     Args:
         memory: as `memory.folder_of_run` gives it.
+        former: of the run before it was set back; only emptied.
         sweeps: whether this rank empties this host's memory; one rank of each host.
 
     Returns:
@@ -47,12 +48,12 @@ def rescue(target: Target, memory: Path, *, sweeps: bool) -> tuple[int, int] | N
     on_disk = agree(target.group, lambda: _newest_step(target), doing=DOING)[0]
     chosen = _newest_whole(found)
     if chosen is None or chosen.step <= on_disk:
-        _sweep(target, memory, sweeps)
+        _sweep(target, (memory, *former), sweeps)
         return None
     agree(target.group, lambda: _begin(target, chosen), doing=DOING)
     agree(target.group, lambda: _copy_own(target, chosen, found), doing=DOING)
     agree(target.group, lambda: _finish(target, chosen), doing=DOING)
-    _sweep(target, memory, sweeps)
+    _sweep(target, (memory, *former), sweeps)
     return chosen.step, on_disk
 
 
@@ -125,5 +126,9 @@ def _finish(target: Target, chosen: Manifest) -> None:
             publish(target, chosen)
 
 
-def _sweep(target: Target, memory: Path, sweeps: bool) -> None:
-    agree(target.group, lambda: shutil.rmtree(memory, ignore_errors=True) if sweeps else None, doing=DOING)
+def _sweep(target: Target, folders: Sequence[Path], sweeps: bool) -> None:
+    def empty() -> None:
+        for folder in folders if sweeps else ():
+            shutil.rmtree(folder, ignore_errors=True)
+
+    agree(target.group, empty, doing=DOING)

@@ -81,10 +81,13 @@ class ByClock:
         self._decides = decides
         self._now = now
         self._since_s = now()
+        self._asked = False
 
     def wants(self) -> bool:
-        """The time is over."""
-        return self._decides and self._now() - self._since_s >= self.interval_s
+        """The time is over, and the step before was not asked: ranks that train apart hear of it one step late."""
+        over = self._decides and self._now() - self._since_s >= self.interval_s
+        self._asked = over and not self._asked
+        return self._asked
 
     def due(self, step: int, *, agreed: bool) -> bool:
         """As rank 0 said."""
@@ -96,6 +99,7 @@ class ByClock:
     def saved(self, copies_s: float) -> None:
         """The time begins anew."""
         self._since_s = self._now()
+        self._asked = False
 
 
 @dataclass

@@ -75,13 +75,17 @@ class Ending:
             self._on_close(self._session.run)
 
     def badly(self, step: int, error: BaseException) -> None:
-        """Leave the outcome; no collective, no save."""
+        """Leave the outcome; no collective, no save.
+
+        The outcome comes first: a launcher that has seen another rank die sends SIGTERM, and once the signals are given
+        back that is the end of this process.
+        """
         if self.done:
             return
         self.done = True
+        leave_failure(self._session.run, self._session.rank, step, error)
         self._stop.restore()
         self._engine.close()
-        leave_failure(self._session.run, self._session.rank, step, error)
         LOG.error("the loop failed after step %d", step, exc_info=error)
         self._session.on_close()
         with contextlib.suppress(StepError):

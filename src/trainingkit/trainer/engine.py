@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ from trainingkit.precision.compute import forward_context
 from trainingkit.sync.contract import Sync, SyncStats, trains_apart_now
 from trainingkit.sync.control import ControlLane, peers_watched
 from trainingkit.trainer.buffers import ModelBuffers
+from trainingkit.trainer.groups import settings_of
 from trainingkit.trainer.loss import count_tokens, find_loss
 from trainingkit.trainer.phases import GradientClock, PhaseClock
 
@@ -52,7 +53,8 @@ class Rate(Protocol):
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one finished step was. `lrs` are the groups' learning rates that it was taken with. `agreed` are the control
+    """What one finished step was. `lrs` are the groups' learning rates that it was taken with, and `groups` their other
+    settings (`trainer.groups`). `agreed` are the control
     lane's sums over all ranks; of the step before, where ranks train apart, so that none waits for the others' present
     step.
     """
@@ -65,6 +67,7 @@ class StepResult:
     stats: SyncStats
     lr: float
     lrs: tuple[float, ...]
+    groups: tuple[Mapping[str, Any], ...]
     agreed: list[float]
 
 
@@ -183,6 +186,7 @@ class StepEngine:
     def _finish(self) -> StepResult:
         losses = torch.stack([loss.float() for loss in self._losses])
         lrs = tuple(float(group["lr"]) for group in self.optimizer.param_groups)
+        groups = settings_of(self.optimizer)
         with self._clock.phase("update"):
             loss = float(losses.mean())
             self._tell_loss(loss)
@@ -203,6 +207,7 @@ class StepEngine:
             stats=stats,
             lr=max(lrs, default=0.0),
             lrs=lrs,
+            groups=groups,
             agreed=self._agreed,
         )
         self._forget_step()

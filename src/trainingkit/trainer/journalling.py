@@ -3,7 +3,8 @@
 A step's record on one rank:
 
     numbers   of this step, the same on all ranks: committed or not, the gradient's norm, each group's learning rate
-    shared    what changed of: the buckets and how each travelled, what had no gradient, clip norm, synchroniser
+    shared    what changed of: the buckets and how each travelled, what had no gradient, clip norm, synchroniser, other
+              settings of the optimizer's groups
     own       what changed of this rank's place in the data, and of whatever else the loop keeps
     blobs     row/<bucket>/<owner>  the agreed messages of this rank and of the one before it
               random/<generator>    where it changed;   buffer/<name>  on ranks 0 and 1, where it changed
@@ -24,7 +25,7 @@ from torch import nn
 from trainingkit.core.files import write_atomic
 from trainingkit.exchange.registry import HIERARCHICAL
 from trainingkit.recovery import layout
-from trainingkit.recovery.journal import JournalWriter, Origin, differing, patched, row_name
+from trainingkit.recovery.journal import MARK, JournalWriter, Origin, differing, patched, row_name
 from trainingkit.recovery.names import inner
 from trainingkit.recovery.together import agree
 from trainingkit.sync.agreed import Agreed
@@ -118,6 +119,11 @@ class Journalling:
         """What a snapshot must say of itself, so that a journal can be told to follow it."""
         return {"run": self._run, "attempt": self._session.attempt}
 
+    def follows(self, state: Mapping[str, Any]) -> int | None:
+        """The attempt that made a snapshot of this run's, by its state; None where no journal was kept then."""
+        mark = state.get(MARK) or {}
+        return mark["attempt"] if mark.get("run") == self._run else None
+
     @property
     def written_bytes(self) -> int:
         """Bytes handed to the kernel so far."""
@@ -129,7 +135,7 @@ class Journalling:
         return self._writer.waited_s
 
     def begin(self, step: int, *, base_attempt: int) -> None:
-        """A segment begins after `step`, whose state is that of a snapshot which `base_attempt` made."""
+        """A segment begins after `step`, whose state `base_attempt` came to, in a snapshot or in a replay."""
         self._said, self._written = {}, {}
         kept = [place.step for place in layout.places(self._session.run.snapshots) if place.kind == layout.PUBLISHED]
         self._writer.begin(
@@ -165,7 +171,7 @@ class Journalling:
                 "norm": result.grad_norm.hex(),
                 "lrs": [lr.hex() for lr in result.lrs],
             },
-            "shared": self._difference("shared", self._shared(pending, covered=covered)),
+            "shared": self._difference("shared", self._shared(pending, result, covered=covered)),
             "own": self._difference("own", {"extra": dict(extra)}),
             "loss": result.loss,
             "tokens": result.tokens,
@@ -184,13 +190,16 @@ class Journalling:
         """On the exchange's last thread: the messages are copied, because the next step overwrites them."""
         self._pending.append((agreed, {row: agreed.rows[row].numpy().tobytes() for row in self._rows}))
 
-    def _shared(self, pending: list[tuple[Agreed, dict[int, bytes]]], *, covered: bool) -> dict[str, Any]:
+    def _shared(
+        self, pending: list[tuple[Agreed, dict[int, bytes]]], result: StepResult, *, covered: bool
+    ) -> dict[str, Any]:
         return {
             "covered": covered,
             "buckets": [list(agreed.names) for agreed, _ in pending],
             "ways": [[a.codec, a.rung.codec, a.rung.normalise, a.scale] for a, _ in pending],
             "absent": [name for p, name in self._names.items() if p.requires_grad and p.grad is None],
             "clip_norm": self._clip_norm,
+            "groups": {str(index): dict(group) for index, group in enumerate(result.groups)},
             "sync": self._sync.progress(),
             "wire": self._sync.wire_format,
         }

@@ -16,7 +16,7 @@ from trainingkit.core.units import format_seconds, parse_seconds
 from trainingkit.recovery import Found, Snapshots, load_new, newest_good, restore_training, training_tensors
 from trainingkit.recovery.diskspace import NotWritten
 from trainingkit.recovery.interval import between_failures_s
-from trainingkit.recovery.memory import folder_of_run
+from trainingkit.recovery.memory import folder_of_run, former_folders, has_memory
 from trainingkit.recovery.rescue import rescue
 from trainingkit.recovery.together import agree
 from trainingkit.recovery.writing import told
@@ -181,14 +181,16 @@ class Keeper:
         return newest_good(self._session.run.snapshots) if self._session.rank == 0 else (None, [])
 
     def _look_in_memory(self) -> None:
-        """Where snapshots are kept in memory, and whether a newer one is left there than any on disk."""
-        if self._memory_every == 0:
-            return
+        """Where snapshots are kept in memory, and whether a newer one is left there than any on disk; also where none
+        are kept any more.
+        """
         session, target = self._session, self._snapshots.target
-        self._memory = agree(target.group, self._memory_folder, doing="opening the memory")[0]
-        assert self._memory is not None
+        memory, former = agree(target.group, self._memory_folders, doing="opening the memory")[0]
+        if memory is None:
+            return
+        self._memory = memory if self._memory_every else None
         try:
-            found = rescue(target, self._memory, sweeps=session.place.local_rank == 0)
+            found = rescue(target, memory, sweeps=session.place.local_rank == 0, former=former)
         except NotWritten as error:
             self._say("snapshot", f"{error.problem} Found: {error.found}. A snapshot in memory was not used.")
             return
@@ -197,13 +199,14 @@ class Keeper:
             older = f"the newest on disk was of step {on_disk}" if on_disk else "there was none on disk"
             self._say("snapshot", f"Snapshot of step {step} was put together from the hosts' memory: {older}.")
 
-    def _memory_folder(self) -> Path | None:
+    def _memory_folders(self) -> tuple[Path | None, list[Path]]:
+        """Where this run's are, and where they were before it was set back. Rank 0 knows; None where there are none."""
         target = self._snapshots.target
-        if target.rank != 0:
-            return None
+        if target.rank != 0 or not (self._memory_every or has_memory(target.folder)):
+            return None, []
         with told(target.folder, 0):
             target.folder.mkdir(parents=True, exist_ok=True)
-            return folder_of_run(target.folder)
+            return folder_of_run(target.folder), former_folders(target.folder)
 
     def _between_failures_s(self, section: SnapshotSection) -> float:
         """By what is stated and what the run's records tell."""

@@ -20,28 +20,25 @@ from torch import nn
 
 from trainingkit.core.datainfo import DataInfo
 from trainingkit.core.errors import StepError
-from trainingkit.core.files import write_atomic
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.core.stateful import Stateful
-from trainingkit.recovery.journal import MARK
-from trainingkit.sync.control import ControlLane, peers_watched
+from trainingkit.sync.contract import Sync
+from trainingkit.sync.control import ControlLane
 from trainingkit.trainer.apart import agreed_weights, settle
-from trainingkit.trainer.buffers import ModelBuffers
-from trainingkit.trainer.building import describe_model, make_engine, make_sync
+from trainingkit.trainer.assembling import assemble, go_on
+from trainingkit.trainer.building import describe_model
 from trainingkit.trainer.ending import Ending, exit_code_of, is_plain_exit
 from trainingkit.trainer.engine import LossFn, Rate, StepResult
 from trainingkit.trainer.evaluate import evaluate
 from trainingkit.trainer.exempted import nothing_squeezed
-from trainingkit.trainer.journalling import open_journal
-from trainingkit.trainer.keeper import Keeper
 from trainingkit.trainer.loss import call_model, to_device
 from trainingkit.trainer.moving import watch_moves
 from trainingkit.trainer.passes import Passes
 from trainingkit.trainer.phases import PhaseClock
-from trainingkit.trainer.recipe import KitConfig, resolved_text
+from trainingkit.trainer.recipe import KitConfig
 from trainingkit.trainer.recorder import Recorder
-from trainingkit.trainer.replaying import Loop, Replayed, replay
-from trainingkit.trainer.seal import sealed
+from trainingkit.trainer.retaking import Loop
+from trainingkit.trainer.saving import Saving
 from trainingkit.trainer.session import Session
 from trainingkit.trainer.skipping import Skipping, read_skips
 from trainingkit.trainer.stops import StopRequest
@@ -75,7 +72,6 @@ class Kit:
         on_close: Callable[[RunFolder], object] | None = None,
     ) -> None:
         self.session = session
-        self.step_number = 0
         self.stopped: str | None = None
         self._total = config.run.steps
         self._data = data
@@ -84,43 +80,17 @@ class Kit:
         self._clock = PhaseClock()
         self._notes: list[tuple[str, str]] = []
         self._kept: dict[str, Stateful] = {}
-        sync = make_sync(model, optimizer, session, config)
-        self._buffers = ModelBuffers(model, session.group)
-        self._engine = make_engine(
-            model, optimizer, session, config, sync=sync, rate=rate, clock=self._clock, buffers=self._buffers
-        )
-        self._keeper = Keeper(
-            session,
-            config.snapshot,
-            model=model,
-            optimizer=optimizer,
-            rate=rate,
-            sync=sync,
-            seed=config.run.seed,
-            say=lambda event, text: self._notes.append((event, text)),
-        )
-        self.journal = open_journal(
-            session,
-            config.journal,
-            sync=sync,
-            model=model,
-            buffers=self._buffers,
-            clip_norm=config.step.clip_norm or None,
-            say=lambda event, text: self._notes.append((event, text)),
-        )
-        self.replayed: Replayed | None = None
-        self._restored = self._restore(config, Loop(sync, model, optimizer, rate, self._buffers))
+        parts = assemble(session, model, optimizer, config, rate=rate, clock=self._clock, say=self._note)
+        self._engine, self._keeper, self._buffers = parts.engine, parts.keeper, parts.buffers
+        self.journal = parts.journal
+        loop = Loop(parts.sync, model, optimizer, rate, parts.buffers)
+        begun = go_on(session, config, parts.keeper, loop, self._note)
+        self.step_number, self.replayed, self._restored = begun.step, begun.replayed, begun.state
         self._recorder = Recorder(
             session, start_step=self.step_number, total=self._total, log_every=config.run.log_every
         )
-        self._recorder.start(model=describe_model(model), data=data, sync=sync.describe())
-        self._say_notes()
-        if self._restored:
-            self._recorder.event(self.step_number, "resume", self._resume_text())
-        watch_moves(sync, session, self._recorder, resumed=self._restored is not None)
-        nothing = nothing_squeezed(sync, model)
-        if nothing:
-            self._recorder.event(self.step_number, "codec", nothing)
+        self._saving = Saving(self._keeper, self.journal, self._buffers, self._recorder, self._extra)
+        self._tell_beginning(parts.sync)
         lane = ControlLane(session.control_group, width=1)
         self._passes = Passes(
             endless=self._total is not None,
@@ -146,7 +116,7 @@ class Kit:
             before=lambda: self.step_number + 1 if self._engine.between_steps and not self.finished else None,
             say=self.event,
         )
-        self._begin_journal()
+        self._saving.begin(self.step_number, self._restored, self.replayed)
         self._stop.install()
 
     @property
@@ -270,14 +240,14 @@ class Kit:
         self._ending.drop_half_step(self.step_number, "The loop ended")
         moved = self.stopped is None and settle(self._engine.sync)
         if moved or self.step_number > self._keeper.saved_step:
-            self._save(wait=True)
-        self._close_journal()
+            self._saving.save(self.step_number, wait=True)
+        self._saving.close()
         self._ending.well(self.step_number, stopped=self.stopped)
 
     def fail(self, error: BaseException) -> None:
         """End the loop badly: leave the outcome; no collective, no save."""
         self._ending.badly(self.step_number, error)
-        self._close_journal()
+        self._saving.close()
 
     def __enter__(self) -> Kit:
         return self
@@ -294,30 +264,18 @@ class Kit:
             self.fail(late)
             raise
 
-    def _restore(self, config: KitConfig, loop: Loop) -> dict[str, Any] | None:
-        with peers_watched():
-            restored = self._keeper.restore()
-        if restored is None:
-            if self.rank == 0 and not self.session.run.recipe.exists():
-                write_atomic(self.session.run.recipe, sealed(resolved_text(config)))
-            return None
-        self.step_number, state = restored
-        replayed = replay(self.session, loop, self.step_number, state, lambda *note: self._notes.append(note))
-        if replayed is None:
-            return state
-        self.replayed, self.step_number = replayed, replayed.step
-        self._notes.append(("replay", replayed.text))
-        return replayed.state
+    def _note(self, event: str, text: str) -> None:
+        self._notes.append((event, text))
 
-    def _begin_journal(self) -> None:
-        """What a journal follows must be there: a snapshot of the very beginning, durable; and of what was replayed."""
-        if self.journal is not None and self._restored is None:
-            self._save(wait=True)
-        elif self.replayed is not None:
-            self._save(wait=False)
-        elif self.journal is not None:
-            mark = (self._restored or {}).get(MARK) or {}
-            self.journal.begin(self.step_number, base_attempt=mark.get("attempt", 0))
+    def _tell_beginning(self, sync: Sync) -> None:
+        self._recorder.start(model=describe_model(self._module), data=self._data, sync=sync.describe())
+        self._say_notes()
+        if self._restored:
+            self.event("resume", self._resume_text())
+        watch_moves(sync, self.session, self._recorder, resumed=self._restored is not None)
+        nothing = nothing_squeezed(sync, self._module)
+        if nothing:
+            self.event("codec", nothing)
 
     def _resume_text(self) -> str:
         if self._all_done:
@@ -333,36 +291,22 @@ class Kit:
         self._recorder.step(self.step_number, result, step_s, phases)
         for text in result.stats.events:
             self.event("sync", text)
-        if self.journal is not None:
-            self.journal.step(self.step_number, result, self._extra())
-            self._say_notes()
+        self._saving.stepped(self.step_number, result)
+        self._say_notes()
         if self._all_done and self.stopped is None:
             settle(self._engine.sync)
         self._engine.check_aborts()
         self._keeper.check()
         due = self._keeper.due(self.step_number, step_s, agreed=result.agreed[1] > 0)
         if self.stopped or due:
-            self._save(wait=self.stopped is not None)
-        elif self.journal is None and self._keeper.due_in_memory(self.step_number):
-            self._buffers.align()
-            self._keeper.save(self.step_number, self._extra(), in_memory=True)
+            self._saving.save(self.step_number, wait=self.stopped is not None)
+        else:
+            self._saving.save_in_memory(self.step_number)
         self._say_notes()
 
     def _asks(self) -> list[float]:
         """What this rank wants of the others: to stop, to save."""
         return [1.0 if self._stop.asked() else 0.0, 1.0 if self._keeper.wants() else 0.0]
-
-    def _save(self, *, wait: bool) -> None:
-        self._buffers.align()
-        mark = {} if self.journal is None else {MARK: self.journal.mark}
-        self._keeper.save(self.step_number, {**self._extra(), **mark}, wait=wait)
-        if self.journal is not None:
-            self.journal.saved(self.step_number)
-        self._recorder.event(self.step_number, "snapshot", f"Snapshot of step {self.step_number}.", show=False)
-
-    def _close_journal(self) -> None:
-        if self.journal is not None:
-            self.journal.close()
 
     def _extra(self) -> dict[str, Any]:
         """This rank's place in the data, and what else the loop keeps; what nobody has asked back yet goes along."""

@@ -15,26 +15,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 
-from trainingkit.core.errors import CheckpointError
-from trainingkit.recovery.journal import MARK, Base, Cover, Entry, Scan, Step, cover, row_name, scan, slots
-from trainingkit.recovery.names import inner
+from trainingkit.recovery.journal import MARK, Base, Cover, Entry, Scan, cover, scan, slots
 from trainingkit.recovery.together import agree
-from trainingkit.sync.agreed import Agreed
-from trainingkit.sync.auto.ladder import Rung
 from trainingkit.sync.contract import Sync
-from trainingkit.sync.exempt import parameter_names
 from trainingkit.sync.listening import of_gradients
 from trainingkit.sync.residualstate import in_gradients, state_in
-from trainingkit.trainer.buffers import ModelBuffers
-from trainingkit.trainer.engine import Rate
+from trainingkit.trainer.alongside import Alike, find_alike, without_own
 from trainingkit.trainer.journalling import not_covered
+from trainingkit.trainer.retaking import Loop, take
 from trainingkit.trainer.rng import random_state, set_random_state
 from trainingkit.trainer.session import Session
-
-NORM_TOLERANCE = 1e-4
-"""Of the norm: another number of threads may sum in another order. What is beyond is no rounding."""
 
 
 @dataclass(frozen=True)
@@ -43,27 +34,18 @@ class Replayed:
 
     Args:
         step: the last one taken.
+        attempt: that took it first.
         state: this rank's state of the loop after it.
         seconds: it took, reading included.
         text: for a person.
     """
 
     step: int
+    attempt: int
     state: dict[str, Any]
     steps: int
     seconds: float
     text: str
-
-
-@dataclass(frozen=True)
-class Loop:
-    """The parts of a loop that a replay moves."""
-
-    sync: Sync
-    model: nn.Module
-    optimizer: torch.optim.Optimizer
-    rate: Rate | None
-    buffers: ModelBuffers
 
 
 def replay(
@@ -96,14 +78,20 @@ def replay(
         say("journal", f"The journal ends at step {covered.end or step}: {covered.why}.")
     if not covered.steps:
         return None
-    why = _unlike(loop.sync, covered)
+    why = _unlike(loop, covered)
     if why is not None:
         say("journal", f"{len(covered.steps)} steps of the journal were not replayed: {why}.")
         return None
     owed = _owed(session, loop.sync)
-    for each in covered.steps:
-        _take(loop, each, session)
-    done = _finish(session, loop, covered, dict(state))
+    alike = find_alike(session, covered, state)
+    done = dict(state)
+
+    def again() -> None:
+        for each in covered.steps:
+            take(loop, each, session)
+        done.update(_finish(session, loop, covered, state, alike))
+
+    agree(session.snapshot_group, again, doing="replaying the journal")
     seconds = time.perf_counter() - began
     count = len(covered.steps)
     text = (
@@ -111,7 +99,8 @@ def replay(
         f"{seconds:.1f} s. Residuals are those of step {step}: what later steps still owed is lost (the snapshot's sum "
         f"of |residual| is {owed:.4g})."
     )
-    return Replayed(covered.steps[-1].step, done, count, seconds, text + _losses(covered, step))
+    last = covered.steps[-1]
+    return Replayed(last.step, last.attempt, done, count, seconds, text + _losses(covered, step, alike))
 
 
 def base_of(step: int, state: Mapping[str, Any], world_size: int) -> Base | None:
@@ -145,76 +134,21 @@ def _say_others(scans: list[Scan], base: Base, say: Callable[[str, str], None]) 
             return
 
 
-def _unlike(sync: Sync, covered: Cover) -> str | None:
-    """Why this synchroniser cannot decode the messages that were kept; None where it can."""
-    why, gradients = not_covered(sync), of_gradients(sync)
+def _unlike(loop: Loop, covered: Cover) -> str | None:
+    """Why this loop cannot take the steps that were kept; None where it can."""
+    why, gradients = not_covered(loop.sync), of_gradients(loop.sync)
     if why is not None or gradients is None:
         return f"it does not cover {why}"
     differs = any(step.shared["wire"] != gradients.wire_format for step in covered.steps)
-    return "gradients travel otherwise in this run than when it was written" if differs else None
+    if differs:
+        return "gradients travel otherwise in this run than when it was written"
+    groups = len(loop.optimizer.param_groups)
+    if any(len(step.numbers["lrs"]) != groups or "groups" not in step.shared for step in covered.steps):
+        return f"it is not of an optimizer with {groups} group{'s' if groups > 1 else ''} and its settings"
+    return None
 
 
-def _take(loop: Loop, step: Step, session: Session) -> None:
-    """One step again: gradients, clip, update, schedule."""
-    if step.numbers["committed"]:
-        _put_gradients(loop, step, session.world_size)
-        _clip(loop.model, step)
-        for group, lr in zip(loop.optimizer.param_groups, step.numbers["lrs"], strict=True):
-            _set_rate(group, float.fromhex(lr))
-        loop.optimizer.step()
-        if loop.rate is not None:
-            loop.rate.step()
-    loop.optimizer.zero_grad(set_to_none=True)
-
-
-def _put_gradients(loop: Loop, step: Step, ranks: int) -> None:
-    gradients = of_gradients(loop.sync)
-    assert gradients is not None
-    found = gradients.mean_again(_kept(step, ranks))
-    absent = set(step.shared["absent"])
-    for parameter, name in parameter_names(inner(loop.model)).items():
-        if name in found and name not in absent:
-            gradient = torch.empty_like(parameter)
-            gradient.detach().as_strided((gradient.numel(),), (1,)).copy_(found[name])
-            parameter.grad = gradient.detach()
-
-
-def _kept(step: Step, ranks: int) -> list[Agreed]:
-    kept: list[Agreed] = []
-    for index, (names, way) in enumerate(zip(step.shared["buckets"], step.shared["ways"], strict=True)):
-        codec, rung, normalise, scale = way
-        messages = [step.blob(row_name(index, row)) for row in range(ranks)]
-        rows = torch.frombuffer(bytearray(b"".join(each or b"" for each in messages)), dtype=torch.uint8)
-        kept.append(Agreed(tuple(names), Rung(rung, normalise), codec, scale, rows.view(ranks, -1)))
-    return kept
-
-
-def _clip(model: nn.Module, step: Step) -> None:
-    gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    found = torch.nn.utils.get_total_norm(gradients)
-    recorded = float.fromhex(step.numbers["norm"])
-    if not abs(float(found) - recorded) <= NORM_TOLERANCE * recorded:
-        raise CheckpointError(
-            f"The journal's gradient of step {step.step} is not the one that was applied.",
-            field="journal",
-            found=f"a norm of {float(found):.6g}",
-            expected=f"{recorded:.6g}",
-            next_step=f"Resume with the recipe that wrote it, or leave it out: trainingkit recover RUN --to-step "
-            f"{step.step - 1}",
-        )
-    clip_norm = step.shared["clip_norm"]
-    if clip_norm is not None:
-        torch.nn.utils.clip_grads_with_norm_(model.parameters(), clip_norm, found.new_tensor(recorded))
-
-
-def _set_rate(group: dict[str, Any], lr: float) -> None:
-    if isinstance(group["lr"], torch.Tensor):
-        group["lr"].fill_(lr)
-    else:
-        group["lr"] = lr
-
-
-def _finish(session: Session, loop: Loop, covered: Cover, state: dict[str, Any]) -> dict[str, Any]:
+def _finish(session: Session, loop: Loop, covered: Cover, state: Mapping[str, Any], alike: Alike) -> dict[str, Any]:
     """What is set once, as the last step left it: synchroniser, buffers, random state; returns the loop's state."""
     last, gradients = covered.steps[-1], of_gradients(loop.sync)
     assert gradients is not None
@@ -223,11 +157,13 @@ def _finish(session: Session, loop: Loop, covered: Cover, state: dict[str, Any])
         loop.sync.load_state_dict(gradients.state_dict())
     for name, data in _newest(covered, "buffer/", range(session.world_size)).items():
         buffer = loop.buffers.persistent()[name]
+        if not data:
+            continue
         values = torch.frombuffer(bytearray(data), dtype=torch.uint8).view(buffer.dtype)
         with torch.no_grad():
             buffer.copy_(values.view(buffer.shape))
     if session.rank not in last.own:
-        return _without_own(state, next(iter(last.own.values()))["extra"])
+        return without_own(state, next(iter(last.own.values()))["extra"], alike)
     drawn = _newest(covered, "random/", (session.rank,))
     set_random_state({**random_state(), **{name: json.loads(data) for name, data in drawn.items()}})
     return {**state, **last.own[session.rank]["extra"]}
@@ -242,15 +178,6 @@ def _newest(covered: Cover, prefix: str, ranks: Container[int]) -> dict[str, byt
     return {name.removeprefix(prefix): entry.blob(name) for name, entry in found.items()}
 
 
-def _without_own(state: dict[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """The loop's state of a rank whose records are lost: the place in the data of another, which walks alongside."""
-    feed = dict(others.get("feed") or {})
-    before = state.get("feed") or {}
-    if "pass_random" in feed:
-        feed["pass_random"] = before.get("pass_random")
-    return {**state, **others, "feed": feed or None}
-
-
 def _owed(session: Session, sync: Sync) -> float:
     """Sum of |residual| over all ranks, in gradients' units."""
 
@@ -261,8 +188,11 @@ def _owed(session: Session, sync: Sync) -> float:
     return sum(agree(session.snapshot_group, mine, doing="replaying the journal"))
 
 
-def _losses(covered: Cover, step: int) -> str:
+def _losses(covered: Cover, step: int, alike: Alike) -> str:
     if not covered.lost:
         return ""
     ranks = ", ".join(str(rank) for rank in covered.lost)
-    return f" The records of rank {ranks} are lost: its random state is that of step {step}, its place another's."
+    begun = f" The records of rank {ranks} are lost: its random state is that of step {step}, its place "
+    return begun + (
+        "another's." if alike.place else f"in the data, too: it is given again what it had since step {step}."
+    )

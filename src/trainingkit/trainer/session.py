@@ -15,11 +15,12 @@ from trainingkit.cluster.machine import has_fast_bf16
 from trainingkit.cluster.meeting import Meeting, join, lane, leave
 from trainingkit.cluster.place import Place, find_place
 from trainingkit.cluster.threads import threads_per_worker
-from trainingkit.core import decisions, records
+from trainingkit.core import decisions, outcome, records
 from trainingkit.core.errors import ConfigError
 from trainingkit.core.logging import capture_output, to_file
 from trainingkit.core.runfolder import RunFolder, new_run_path
 from trainingkit.precision.compute import choose_compute
+from trainingkit.recovery.journal import slots
 from trainingkit.trainer.recipe import KitConfig
 
 RUNS = Path("runs")
@@ -85,7 +86,7 @@ def open_session(config: KitConfig, *, run: RunFolder | None = None, capture: bo
     number = next(_OPENED)
     folder = run or RunFolder(_agreed_path(meeting, number, config, place))
     folder.create()
-    folder.outcome(place.rank).unlink(missing_ok=True)
+    _forget_outcomes(folder, place)
     stop_logging = to_file(folder.log(place.rank))
     if capture:
         capture_output(folder.log(place.rank), keep_stdout=place.rank == 0)
@@ -154,10 +155,20 @@ def _agreed_path(meeting: Meeting | None, number: int, config: KitConfig, place:
     return Path(meeting.keep(f"run/{number}", str(path))) if meeting else path
 
 
+def _forget_outcomes(folder: RunFolder, place: Place) -> None:
+    """An earlier attempt's do not count: this rank's own, and for rank 0 those of ranks that are no more."""
+    folder.outcome(place.rank).unlink(missing_ok=True)
+    for rank in outcome.read(folder) if place.rank == 0 else ():
+        if rank >= place.world_size:
+            folder.outcome(rank).unlink(missing_ok=True)
+
+
 def _shared(meeting: Meeting | None, key: str, value: str) -> str:
     return meeting.share(key, value) if meeting else value
 
 
 def _next_attempt(folder: RunFolder) -> int:
+    """One that nothing in the folder knows. A host's death may take the last records along and leave their journal."""
     found, _ = records.read_records(folder.metrics(0))
-    return 1 + max((r.attempt for r in found if isinstance(r, records.StartRecord)), default=0)
+    begun = [record.attempt for record in found if isinstance(record, records.StartRecord)]
+    return 1 + max([*begun, *(slot.attempt for slot in slots(folder.journal))], default=0)

@@ -40,8 +40,8 @@ def read_skips(run: RunFolder) -> list[Span]:
 
 
 def write_skips(run: RunFolder, spans: Iterable[Span]) -> None:
-    """Replace the list. Raises OSError."""
-    write_atomic(run.skips, json.dumps(sorted(spans)) + "\n")
+    """Replace the list; a span that is named twice counts once. Raises OSError."""
+    write_atomic(run.skips, json.dumps(sorted(set(spans))) + "\n")
 
 
 class Skipping:

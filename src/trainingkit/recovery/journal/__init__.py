@@ -4,10 +4,11 @@
 steps after a snapshot are complete. What a record means is known to `trainer.journalling` and `trainer.replaying`.
 """
 
-from trainingkit.recovery.journal.cover import Base, Cover, Step, check_reaches, cover, row_name
+from trainingkit.recovery.journal.cover import Base, Cover, check_reaches, cover
 from trainingkit.recovery.journal.delta import differing, patched
 from trainingkit.recovery.journal.segments import Entry, Origin, Scan, Slot, scan, slots
 from trainingkit.recovery.journal.setback import Setback, set_back
+from trainingkit.recovery.journal.steps import Step, row_name
 from trainingkit.recovery.journal.survey import MARK, Lead, Survey, survey
 from trainingkit.recovery.journal.writer import JournalWriter
 

@@ -2,21 +2,26 @@
 
 A step is complete when the messages of all its owners are there, in whichever file, and the ranks say the same of it.
 Any one rank's files may be missing or damaged: the neighbour keeps the same messages.
+
+Attempts follow each other: one that was resumed at step R after another says so, and its steps are taken after the
+other's up to R. So what was done since a snapshot stays covered until another is durable, however often a run dies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from trainingkit.core.errors import CheckpointError
-from trainingkit.recovery.journal.delta import patched
-from trainingkit.recovery.journal.segments import Entry, Scan
+from trainingkit.recovery.journal.segments import Origin, Scan
+from trainingkit.recovery.journal.steps import Link, Step, chain, missing, step_at
+from trainingkit.recovery.journal.writer import QUEUE_STEPS
 
-LAG_STEPS = 4
-"""A rank whose record ends at most so many steps before the others' was killed before them: all end where it does.
-One that ends earlier has lost its file, and the others go on without it."""
+LAG_STEPS = QUEUE_STEPS + 1
+"""How many steps a rank's file can end before another's when nothing is wrong with it: what may wait in the writer's
+queue, and one step, because no rank ends a step for which another has not sent its part. So all end where it does, and
+nothing of any rank is lost. A file that ends still earlier, or before damage, or that is not there, has lost records:
+the others go on without it."""
 
 
 @dataclass(frozen=True)
@@ -36,37 +41,12 @@ class Base:
 
 
 @dataclass(frozen=True)
-class Step:
-    """One complete step.
-
-    Args:
-        shared: what all ranks have in common after it.
-        own: rank -> what it alone has after it, of the ranks whose records are there.
-        numbers: of this step alone; the same on all ranks.
-        entries: rank -> its record.
-    """
-
-    step: int
-    numbers: Mapping[str, Any]
-    shared: Mapping[str, Any]
-    own: Mapping[int, Mapping[str, Any]]
-    entries: Mapping[int, Entry]
-
-    def blob(self, name: str) -> bytes | None:
-        """One blob, from the first rank that has it; None where nobody has."""
-        for entry in self.entries.values():
-            if name in entry.blobs:
-                return entry.blob(name)
-        return None
-
-
-@dataclass(frozen=True)
 class Cover:
     """What can be replayed after a base.
 
     Args:
         steps: complete ones, from the base's next on, without a gap.
-        attempt: of the run that wrote them; None where there are none.
+        attempt: of the run that wrote the last; None where there are none.
         why: what ends them, in words; None where the journal simply ends.
         lost: ranks that have no record of the last step.
     """
@@ -82,107 +62,98 @@ class Cover:
         return self.steps[-1].step if self.steps else None
 
 
-def row_name(bucket: int, row: int) -> str:
-    """Name of the blob that holds the message of one owner for one bucket."""
-    return f"row/{bucket}/{row}"
-
-
 def cover(base: Base, scans: Iterable[Scan]) -> Cover:
-    """The steps after `base`, of the newest attempt that goes on from it and completed any."""
-    found = [scan for scan in scans if scan.origin is not None and _belongs(scan, base)]
+    """The steps after `base`, up to the newest attempt that leads on from it and completed any."""
+    attempts: dict[int, list[Scan]] = {}
+    for scan in scans:
+        if scan.origin is not None and _belongs(scan.origin, base):
+            attempts.setdefault(scan.slot.attempt, []).append(scan)
     tried = Cover((), None, None, ())
-    for attempt in sorted({scan.slot.attempt for scan in found}, reverse=True):
-        of_attempt = [scan for scan in found if scan.slot.attempt == attempt]
-        if attempt != base.attempt and not _goes_on(of_attempt, base):
-            continue
-        covered = _cover_attempt(base, attempt, of_attempt)
+    for attempt in sorted(attempts, reverse=True):
+        route = _route(base, attempt, attempts)
+        covered = _along(base, route, attempts) if route else tried
         if covered.steps:
             return covered
         tried = covered if tried.why is None else tried
     return tried
 
 
-def _belongs(scan: Scan, base: Base) -> bool:
-    origin = scan.origin
-    assert origin is not None
+def _belongs(origin: Origin, base: Base) -> bool:
     return origin.run == base.run and origin.world_size == base.world_size
 
 
-def _goes_on(scans: Sequence[Scan], base: Base) -> bool:
-    """Whether an attempt began with the state of the base."""
-    origins = [scan.origin for scan in scans if scan.origin is not None]
-    return any((each.base_step, each.base_attempt) == (base.step, base.attempt) for each in origins)
+@dataclass(frozen=True)
+class _Leg:
+    """The steps of one attempt between two: after `begin`, up to `end` or its own end."""
+
+    attempt: int
+    begin: int
+    end: int | None
 
 
-def _cover_attempt(base: Base, attempt: int, scans: Sequence[Scan]) -> Cover:
-    chains = {rank: _chain(base.step, [s for s in scans if s.slot.rank == rank]) for rank in range(base.world_size)}
-    ends = {rank: max(chain, default=base.step) for rank, chain in chains.items()}
-    last = min((end for end in ends.values() if end >= max(ends.values()) - LAG_STEPS), default=base.step)
+def _route(base: Base, attempt: int, attempts: Mapping[int, Sequence[Scan]]) -> list[_Leg]:
+    """How the steps up to an attempt's end follow from the base; nothing where they do not."""
+    legs: list[_Leg] = []
+    end: int | None = None
+    while attempt != base.attempt:
+        first = _taken_up(attempt, attempts.get(attempt, ()))
+        if first is None or first.base_step < base.step:
+            return []
+        legs.insert(0, _Leg(attempt, first.base_step, end))
+        attempt, end = first.base_attempt, first.base_step
+    return [_Leg(attempt, base.step, end), *legs]
+
+
+def _taken_up(attempt: int, scans: Sequence[Scan]) -> Origin | None:
+    """Of the segments that an attempt began with the state of an earlier one, any rank's."""
+    origins = [scan.origin for scan in scans if scan.origin is not None and scan.origin.base_attempt < attempt]
+    return min(origins, key=lambda origin: origin.base_step, default=None)
+
+
+def _along(base: Base, route: Sequence[_Leg], attempts: Mapping[int, Sequence[Scan]]) -> Cover:
+    """All steps of a route; none where a leg does not reach the next, or the last has none."""
+    steps: list[Step] = []
+    part = Cover((), None, None, ())
+    for leg in route:
+        part = _cover_leg(replace(base, step=leg.begin), leg, attempts.get(leg.attempt, ()))
+        if leg.end is not None and leg.begin + len(part.steps) < leg.end:
+            return Cover((), None, part.why, ())
+        steps += part.steps
+    return replace(part, steps=tuple(steps)) if part.steps else part
+
+
+def _cover_leg(base: Base, leg: _Leg, scans: Sequence[Scan]) -> Cover:
+    chains = {rank: chain(base.step, [s for s in scans if s.slot.rank == rank]) for rank in range(base.world_size)}
+    last = _last_of_all(base, chains, scans) if leg.end is None else leg.end
     problems = [f"rank {s.slot.rank}'s {s.slot.path.name} is damaged {s.problem}" for s in scans if s.problem]
     steps: list[Step] = []
     why: str | None = None
     for number in range(base.step + 1, last + 1):
-        step = _step(number, chains)
-        why = _missing(step, base.world_size) if step is not None else f"step {number} is in no file"
+        step = step_at(number, leg.attempt, chains)
+        why = missing(step, base.world_size) if step is not None else f"step {number} is in no file"
         if step is None or why is not None:
             break
         steps.append(step)
     if why is not None and problems:
         why = f"{why}; {problems[0]}"
     lost = tuple(rank for rank in chains if steps and rank not in steps[-1].entries)
-    return Cover(tuple(steps), attempt if steps else None, why, lost)
+    return Cover(tuple(steps), leg.attempt if steps else None, why, lost)
 
 
-@dataclass(frozen=True)
-class _Link:
-    entry: Entry
-    shared: dict[str, Any]
-    own: dict[str, Any]
+def _last_of_all(base: Base, chains: Mapping[int, Mapping[int, Link]], scans: Sequence[Scan]) -> int:
+    """The last step of which every rank that has not lost records has one."""
+    ends = {rank: max(links, default=base.step) for rank, links in chains.items()}
+    newest = max(ends.values())
+    whole = [end for rank, end in ends.items() if end >= newest - LAG_STEPS and not _has_lost(rank, end, scans)]
+    return min(whole, default=newest)
 
 
-def _chain(base_step: int, scans: Sequence[Scan]) -> dict[int, _Link]:
-    """One rank's records after the base, with the states that their differences add up to."""
-    links: dict[int, _Link] = {}
-    for scan in sorted(scans, key=lambda scan: scan.slot.first_step):
-        shared: dict[str, Any] = {}
-        own: dict[str, Any] = {}
-        for entry in scan.entries:
-            shared = patched(shared, entry.head["shared"])
-            own = patched(own, entry.head["own"])
-            if entry.step > base_step:
-                links[entry.step] = _Link(entry, shared, own)
-    return links
-
-
-def _step(number: int, chains: Mapping[int, Mapping[int, _Link]]) -> Step | None:
-    links = {rank: chain[number] for rank, chain in chains.items() if number in chain}
-    if not links:
-        return None
-    first = next(iter(links.values()))
-    return Step(
-        number,
-        first.entry.head["numbers"],
-        first.shared,
-        {rank: link.own for rank, link in links.items()},
-        {rank: link.entry for rank, link in links.items()},
-    )
-
-
-def _missing(step: Step, world_size: int) -> str | None:
-    """Why a step cannot be replayed; None where it can."""
-    if step.numbers["committed"] and not step.shared["covered"]:
-        return f"step {step.step} travelled in a way that the journal does not keep"
-    for rank, entry in step.entries.items():
-        if entry.head["numbers"] != step.numbers:
-            return f"rank {rank} says something else of step {step.step} than rank {next(iter(step.entries))}"
-    if not step.numbers["committed"]:
-        return None
-    have = {name for entry in step.entries.values() for name in entry.blobs}
-    for bucket in range(len(step.shared["buckets"])):
-        for row in range(world_size):
-            if row_name(bucket, row) not in have:
-                return f"the message of rank {row} for step {step.step} is in no file"
-    return None
+def _has_lost(rank: int, end: int, scans: Sequence[Scan]) -> bool:
+    """Whether a rank's files are gone, or end with something that a kill does not leave."""
+    own = [scan for scan in scans if scan.slot.rank == rank]
+    ends = [scan.entries[-1].step if scan.entries else scan.slot.first_step - 1 for scan in own]
+    damaged = (at >= end and scan.problem is not None and not scan.cut for at, scan in zip(ends, own, strict=True))
+    return not own or any(damaged)
 
 
 def check_reaches(covered: Cover, base: Base, step: int) -> Cover:
@@ -201,4 +172,4 @@ def check_reaches(covered: Cover, base: Base, step: int) -> Cover:
             next_step="List what is covered with: trainingkit recover RUN --inspect",
         )
     kept = tuple(each for each in covered.steps if each.step <= step)
-    return Cover(kept, covered.attempt if kept else None, None, covered.lost if kept else ())
+    return Cover(kept, kept[-1].attempt if kept else None, None, covered.lost if kept else ())

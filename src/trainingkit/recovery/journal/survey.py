@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainingkit.core.errors import CheckpointError
@@ -12,6 +12,7 @@ from trainingkit.recovery import jsonstate
 from trainingkit.recovery.findings import Found, find
 from trainingkit.recovery.journal.cover import Base, Cover, cover
 from trainingkit.recovery.journal.segments import Scan, scan, slots
+from trainingkit.recovery.memory import steps_in_memory
 from trainingkit.recovery.writing import rank_file
 
 MARK = "journal"
@@ -23,7 +24,8 @@ class Lead:
     """A snapshot, and how far the journal leads on from it.
 
     Args:
-        base: None where the snapshot is not whole, or was made while no journal was kept.
+        base: None where the snapshot is not whole, or was made while no journal was kept. Its ranks are those that
+            wrote the journal after it last; the snapshot may be of another number.
     """
 
     found: Found
@@ -42,10 +44,12 @@ class Survey:
 
     Args:
         leads: newest snapshot first.
+        in_memory: steps of the snapshots that this host's memory holds, whole or not.
     """
 
     leads: tuple[Lead, ...]
     scans: tuple[Scan, ...]
+    in_memory: tuple[int, ...] = ()
 
     @property
     def newest(self) -> Lead | None:
@@ -66,13 +70,25 @@ class Survey:
 def survey(run: RunFolder) -> Survey:
     """Look through every snapshot and every segment of a run; nothing is changed."""
     scans = tuple(scan(slot) for slot in slots(run.journal))
-    return Survey(tuple(_lead(found, scans) for found in find(run.snapshots)), scans)
+    leads = tuple(_lead(found, scans) for found in find(run.snapshots))
+    return Survey(leads, scans, tuple(steps_in_memory(run.snapshots)))
 
 
 def _lead(found: Found, scans: Sequence[Scan]) -> Lead:
     base = base_in(found.path, found.step, found.world_size) if found.problem is None else None
-    covered = cover(base, scans) if base is not None else Cover((), None, None, ())
-    return Lead(found, base, covered)
+    if base is None:
+        return Lead(found, None, Cover((), None, None, ()))
+    return max((Lead(found, each, cover(each, scans)) for each in _worlds(base, scans)), key=_newness)
+
+
+def _worlds(base: Base, scans: Sequence[Scan]) -> list[Base]:
+    """The same state for each number of ranks that wrote a journal, that of the snapshot first."""
+    sizes = {scan.origin.world_size for scan in scans if scan.origin is not None and scan.origin.run == base.run}
+    return [base, *(replace(base, world_size=size) for size in sorted(sizes - {base.world_size}))]
+
+
+def _newness(lead: Lead) -> int:
+    return lead.covered.attempt or 0
 
 
 def base_in(snapshot: Path, step: int, world_size: int | None) -> Base | None:

@@ -23,6 +23,9 @@ from trainingkit.recovery.journal import frames, segments
 from trainingkit.recovery.journal.frames import Bytes
 from trainingkit.recovery.journal.segments import Origin
 
+QUEUE_STEPS = 64
+"""Records that may wait at most, however small: so many steps a living writer can be behind (see `cover.LAG_STEPS`)."""
+
 
 @dataclass(frozen=True)
 class _Record:
@@ -44,7 +47,8 @@ class JournalWriter:
     Args:
         journal: the run's journal folder.
         fsync_s: seconds after which what was written is made durable; 0: after every record.
-        queue_bytes: how much may wait. A record that finds the queue full waits, and so does the step.
+        queue_bytes: how much may wait, in at most `QUEUE_STEPS` records. A record that finds the queue full waits, and
+            so does the step.
 
     Attributes:
         written_bytes: handed to the kernel so far.
@@ -59,6 +63,8 @@ class JournalWriter:
         self._queue_bytes = queue_bytes
         self._queue: collections.deque[_Record | _Begin | None] = collections.deque()
         self._waiting_bytes = 0
+        self._waiting = 0
+        self._begun = 0
         self._change = threading.Condition()
         self._problems: list[str] = []
         self._handle: FileIO | None = None
@@ -70,10 +76,15 @@ class JournalWriter:
     def begin(self, origin: Origin, *, oldest_step: int) -> None:
         """End the segment and begin another. Segments that no snapshot needs any more are removed.
 
+        The first one is there, or is known to have failed, when this returns: a rank without a file has lost it.
+
         Args:
             oldest_step: of the snapshots that are kept.
         """
         self._put(_Begin(origin, oldest_step))
+        with self._change:
+            while not self._begun:
+                self._change.wait()
 
     def append(self, step: int, head: Mapping[str, Any], blobs: Mapping[str, Bytes]) -> int:
         """Hand over one step's record; the blobs must not change any more. Returns its bytes.
@@ -102,13 +113,18 @@ class JournalWriter:
         size = item.size if isinstance(item, _Record) else 0
         began = time.perf_counter()
         with self._change:
-            while size and self._waiting_bytes and self._waiting_bytes + size > self._queue_bytes:
+            while size and self._is_full(size):
                 self._change.wait()
             self._queue.append(item)
             self._waiting_bytes += size
+            self._waiting += 1 if size else 0
             self._change.notify_all()
         if size:
             self.waited_s += time.perf_counter() - began
+
+    def _is_full(self, size: int) -> bool:
+        too_large = self._waiting > 0 and self._waiting_bytes + size > self._queue_bytes
+        return too_large or self._waiting >= QUEUE_STEPS
 
     def _work(self) -> None:
         while True:
@@ -123,9 +139,13 @@ class JournalWriter:
                 self._guarded(lambda record=item: self._write(record), f"written at step {item.step}")
                 with self._change:
                     self._waiting_bytes -= item.size
+                    self._waiting -= 1
                     self._change.notify_all()
             elif isinstance(item, _Begin):
                 self._guarded(lambda begin=item: self._begin(begin), f"begun after step {item.origin.base_step}")
+                with self._change:
+                    self._begun += 1
+                    self._change.notify_all()
             self._guarded(self._sync_if_due, "made durable")
 
     def _patience(self) -> float | None:
@@ -152,7 +172,7 @@ class JournalWriter:
         self._end()
         path = segments.segment_path(self._journal, begin.origin)
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._handle = FileIO(path, "wb")
+        self._handle = FileIO(path, "xb")
         self.written_bytes += frames.write(self._handle, segments.opening(begin.origin))
         self._sync()
         fsync_folder(path.parent)
@@ -184,22 +204,28 @@ _NOTHING = object()
 
 
 def unneeded(journal: Path, origin: Origin, *, oldest_step: int) -> list[segments.Slot]:
-    """Segments of this rank that none of the kept snapshots leads into.
+    """Segments of this rank that none of the kept snapshots leads into; of a rank that is no more, its heir's, too.
 
     Of the present attempt those that another of its segments follows at a step that all snapshots have; of earlier
     attempts those, and all of them once every snapshot is newer than the present attempt's beginning. Until then they
     may hold steps that the present attempt did not replay.
     """
-    mine = [slot for slot in segments.slots(journal) if slot.rank == origin.rank]
-    begun = min((slot.first_step - 1 for slot in mine if slot.attempt == origin.attempt), default=0)
+    mine = [slot for slot in segments.slots(journal) if _is_heir(origin, slot.rank)]
+    begun = min((s.first_step - 1 for s in mine if (s.rank, s.attempt) == (origin.rank, origin.attempt)), default=0)
     gone: list[segments.Slot] = []
     for slot in mine:
-        after = [s.first_step - 1 for s in mine if s.attempt == slot.attempt and s.first_step > slot.first_step]
+        same = [s for s in mine if (s.rank, s.attempt) == (slot.rank, slot.attempt)]
+        after = [s.first_step - 1 for s in same if s.first_step > slot.first_step]
         followed = bool(after) and min(after) <= oldest_step
         left_behind = slot.attempt < origin.attempt and oldest_step > begun
         if followed or left_behind:
             gone.append(slot)
     return gone
+
+
+def _is_heir(origin: Origin, rank: int) -> bool:
+    """Whether a rank's segments are looked after by this one: its own, and its share of those of a larger world."""
+    return rank == origin.rank or (rank >= origin.world_size and rank % origin.world_size == origin.rank)
 
 
 def _reason(error: Exception) -> str:
