@@ -14,9 +14,9 @@ from trainingkit.bench.result import read
 
 
 def found(overhead: float) -> Found:
-    """Seven pairs that cost so much more, and at ten seconds twice that."""
-    blocks = [Block(30.0, 40, (60.0, 60.0 * (1 + overhead)), (30.0, 30.5), 0.0) for _ in range(7)]
-    blocks += [Block(10.0, 13, (20.0, 20.0 * (1 + 2 * overhead)), (10.0, 10.1), 0.01) for _ in range(7)]
+    """Seven rounds that cost so much more, and at ten seconds twice that."""
+    blocks = [Block(30.0, 40, (60.0, 60.0 * (1 + overhead)), (30.0, 30.5), 0.0, (30.0, 30.3)) for _ in range(7)]
+    blocks += [Block(10.0, 13, (20.0, 20.0 * (1 + 2 * overhead)), (10.0, 10.1), 0.01, (10.0, 10.0)) for _ in range(7)]
     return Found(
         blocks, journal_bytes=51.0, wire_bytes=100.0, trained_per_s=2.0, replayed_per_s=30.0, replayed_steps=60
     )
@@ -31,6 +31,7 @@ def test_figures_become_checks() -> None:
     assert checks["journal_vs_wire"].value == pytest.approx(0.51) and checks["journal_vs_wire"].holds
     assert checks["loss_sigmas"].value == pytest.approx(2.0)
     assert [row["cpu_overhead"] for row in result.rows[:2]] == [0.01, 0.02]
+    assert [row["again"] for row in result.rows[:2]] == [0.01, 0.0]
     assert result.rows[3] == {
         "seed": 1, "loss": 2.2, "loss_after_recovery": 2.3, "killed_after": 31, "replayed": "b"
     }  # fmt: skip

@@ -33,6 +33,11 @@ def test_a_thread_in_native_code_does_not_matter() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "done", "")
 
 
+def test_a_closed_stdout_does_not_matter() -> None:
+    body = "def main():\n    import sys\n    sys.stdout.close()\n"
+    assert ended(f"from trainingkit.cluster.ending import run_and_exit\n{body}run_and_exit(main)\n").returncode == 0
+
+
 @pytest.mark.parametrize(
     ("line", "code", "text"),
     [

@@ -29,6 +29,27 @@ def test_each_transfer_is_in_the_account_of_its_step_once(pool: Pool) -> None:
         assert found == [(number, True) for number in range(ROUNDS)]
 
 
+class Untold:
+    """A collective that is over, and whose end nobody has told of yet."""
+
+    def __init__(self) -> None:
+        self.future: torch.futures.Future[None] = torch.futures.Future()
+
+    def get_future(self) -> torch.futures.Future[None]:
+        return self.future
+
+    def is_completed(self) -> bool:
+        return True
+
+
+def test_an_end_that_is_told_late_counts_once() -> None:
+    meter, work = WireMeter(), Untold()
+    meter.watch(work, 7)  # pyright: ignore[reportArgumentType]
+    assert [each.sent_bytes for each in meter.take()] == [7]
+    work.future.set_result(None)
+    assert meter.take() == []
+
+
 def unwatched(context: Context) -> int:
     meter = WireMeter(active=False)
     work = dist.all_reduce(torch.ones(4), group=context.group, async_op=True)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainingkit.sync.auto.advice import AUTO, HIDDEN_SHARE, Situation, advise
-from trainingkit.sync.auto.controller import SLACK
 from trainingkit.sync.auto.forecast import Link, Load, Window, forecast, pick
 from trainingkit.sync.auto.ladder import LADDER, PLAIN, within_limits
+from trainingkit.sync.auto.trials import SLACK
 
 PARAMETERS = 10_000_000
 BUCKETS = 20

@@ -107,19 +107,22 @@ def test_a_barred_rung_bars_those_below_it() -> None:
     assert plant.controller.index <= back
 
 
-def test_a_state_from_wider_limits_goes_on_within_the_present_ones() -> None:
-    plant = Plant(10.0)
+def test_a_state_from_wider_limits_leads_to_a_move_within_the_present_ones() -> None:
+    plant, tight = Plant(10.0), Plant(10.0)
     plant.run(40)
-    state = plant.controller.state_dict()
-    tight = Controller(LADDER, shared=1.0, max_ratio=3.0, min_density=0.05)
-    first = tight.rung
-    assert within_limits(first, max_ratio=3.0) and not within_limits(plant.controller.rung, max_ratio=3.0)
-    tight.load_state_dict(state)
-    assert within_limits(tight.rung, max_ratio=3.0)
-    tight.load_state_dict({})
-    assert tight.rung == first
-    tight.load_state_dict({**state, "lifted": True})
-    assert tight.rung == plant.controller.rung, "a run that has proved stable keeps what it has earned"
+    state, course = plant.controller.state_dict(), plant.course.state()
+    tight.controller = Controller(LADDER, shared=1.0, max_ratio=3.0, min_density=0.05)
+    tight.controller.loads = plant.controller.loads
+    assert not within_limits(plant.controller.rung, max_ratio=3.0)
+    for lifted in (False, True):
+        tight.controller.load_state_dict({**state, "lifted": lifted})
+        tight.course.load(course, tight.controller.rung)
+        tight.steps, tight.moves = plant.steps, []
+        assert tight.course.at(tight.steps) == plant.course.at(plant.steps), "the wire goes on as the state says"
+        tight.run(8)
+        assert tight.course.at(tight.steps) == tight.controller.rung
+        assert [within_limits(move.rung, max_ratio=3.0) for move in tight.moves] == [True] * (not lifted)
+    assert tight.controller.rung == plant.controller.rung, "a run that has proved stable keeps what it has earned"
 
 
 def test_messages_that_point_away_send_it_a_rung_back() -> None:

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainingkit.sync.auto.advice import Situation, advise
-from trainingkit.sync.auto.controller import APART_WORTH, ASKED_WORTH, SLACK, STABLE_STEPS, Controller
+from trainingkit.sync.auto.controller import APART_WORTH, ASKED_WORTH, STABLE_STEPS, Controller
 from trainingkit.sync.auto.course import Course
 from trainingkit.sync.auto.forecast import Link, Load, Window, forecast, pick, pick_of
 from trainingkit.sync.auto.ladder import APART, LADDER, PLAIN, START, Rung, whole_ladder
 from trainingkit.sync.auto.seen import Seen
+from trainingkit.sync.auto.trials import SLACK
 from trainingkit.sync.every import parse_every
 
 CODE_S = 0.25
@@ -141,8 +142,8 @@ def test_where_it_is_dear_to_code_and_the_person_asked_ranks_train_apart_at_100_
 
 @pytest.mark.parametrize("mbit", [50.0, 100.0, 300.0, 1000.0])
 @pytest.mark.parametrize("byte_s", [0.0, 5e-9, 20e-9, 40e-9])
-def test_what_bytes_cost_the_processor_is_learned_by_a_try(mbit: float, byte_s: float) -> None:
-    """Nothing shows it before; a person who asked for speed gets the rung that is best by the true cost."""
+def test_where_bytes_cost_the_processor_a_try_finds_the_best_rung(mbit: float, byte_s: float) -> None:
+    """No forecast knows what they cost; a person who asked for speed gets the rung that is best by the true cost."""
     plant = ApartPlant(mbit, worth=ASKED_WORTH, byte_s=byte_s, noise=0.002)
     plant.run(80)
     assert plant.controller.settled

@@ -16,15 +16,15 @@ def bench_recovery(
     ranks: int = 3,
     scale: str = "full",
     intervals: str = "30,10",
-    rounds: int = 7,
+    rounds: int = 5,
     seeds: int = 5,
     json_: Annotated[Path | None, Parameter(name="--json")] = None,
     page: Path | None = None,
 ) -> int:
     """What do journal and snapshots cost, how quickly is a run replayed, and does it learn as well afterwards?
 
-    Two copies of a training take turns in the same processes, one of them with journal and snapshots. Then real runs
-    are killed and resumed. About twenty minutes on two cores.
+    Copies of a training take turns in the same processes, half of them with journal and snapshots. Then real runs
+    are killed and resumed. About half an hour on two cores.
 
     Examples:
       trainingkit bench recovery --json recovery.json
@@ -41,7 +41,7 @@ def bench_recovery(
     intervals
         Seconds between snapshots, separated by commas; the goal is for the first.
     rounds
-        Pairs of blocks for each interval.
+        Blocks of each copy for each interval.
     seeds
         Seeds that are trained undisturbed, and killed and resumed; 0 leaves this part out.
     json_

@@ -7,6 +7,7 @@ host, after everything went well.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -30,6 +31,7 @@ def run_and_exit(main: Callable[[], None]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # closed: nobody reads it
+                stream.flush()
         os._exit(code)

@@ -36,6 +36,7 @@ from trainingkit.sync.codeddoor import CodedDoor
 from trainingkit.sync.contract import SyncStats
 from trainingkit.sync.dense import DenseReduce
 from trainingkit.sync.densedoor import DenseDoor
+from trainingkit.sync.every.handover import is_apart, tell_of_detached, was_detached
 from trainingkit.sync.every.parcel import Wire
 from trainingkit.sync.exempt import parameter_names
 from trainingkit.sync.gauge import StepGauge
@@ -194,7 +195,9 @@ class Squeezed:
         return {"steps": self.steps, "detached": self._detached, **chosen}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue there, on the rank that made the state; an empty state (of plain DDP) starts afresh.
+        """Continue there, on the rank that made the state.
+
+        An empty one (of plain DDP), and one of training apart, start afresh.
 
         Raises:
             CheckpointError: residuals or moments are of another model.
@@ -203,7 +206,10 @@ class Squeezed:
         self._buckets.load(state, {name: parameter.numel() for parameter, name in self._names.items()})
         self._forget_step()
         self._owes = True
-        self.catch_up(state_dict)
+        apart = is_apart(state_dict)
+        if apart and was_detached(state_dict):
+            tell_of_detached(state_dict)
+        self.catch_up({} if apart else state_dict)
 
     def catch_up(self, progress: Mapping[str, Any]) -> None:
         """Go on where `progress` was asked; residuals and moments stay as they are."""

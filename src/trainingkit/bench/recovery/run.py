@@ -21,6 +21,8 @@ GRACE_S = 5.0
 NOTES = [
     "cpu_overhead is processor time, all threads of all ranks: with journal and a snapshot per block over without, "
     "less 1, for blocks of the same steps that take turns in the same processes. The goal is for the first interval.",
+    "One copy of a training may be quicker than its twin for as long as it lives: again is that, of the two without, "
+    "less 1. So there are two copies of each kind, and cpu_overhead is of both together.",
     "replay_rate counts reading, checking and decoding; it has no interval.",
     "loss_sigmas is how far the loss of a run that was killed and resumed is from the mean of those that nobody "
     "disturbed, in their standard deviations: the largest over the seeds.",
@@ -35,7 +37,7 @@ def run(spec: RecoverySpec, *, command: str, say: Callable[[str], None]) -> Resu
     """
     with tempfile.TemporaryDirectory(prefix="trainingkit-bench-") as name:
         folder = Path(name)
-        say(f"journal and snapshots against none: {len(spec.intervals_s) * spec.rounds} pairs of blocks")
+        say(f"journal and snapshots against none: {len(spec.intervals_s) * spec.rounds} rounds of four blocks")
         found = _measure(spec, folder)
         losses = measure_losses(spec, folder / "losses", say=say) if spec.seeds else None
     return result_of(spec, found, losses, command=command)
@@ -85,20 +87,22 @@ def _loss_check(losses: Losses) -> Check:
 
 
 def _overhead(blocks: Sequence[Block], interval_s: float) -> Interval:
-    """Median and interval of (with / without) - 1 over the pairs of an interval."""
+    """Median and interval of (with / without) - 1 over the rounds of an interval."""
     return median_interval([b.cpu_s[1] / b.cpu_s[0] - 1.0 for b in blocks if b.interval_s == interval_s])
 
 
 def _row(blocks: Sequence[Block], interval_s: float) -> dict[str, Any]:
     mine = [block for block in blocks if block.interval_s == interval_s]
     overhead = _overhead(blocks, interval_s)
+    again = median_interval([block.again_cpu_s[1] / block.again_cpu_s[0] - 1.0 for block in mine])
     wall = median_interval([block.wall_s[1] / block.wall_s[0] - 1.0 for block in mine])
     return {
         "snapshot_every_s": interval_s,
         "steps_per_block": mine[0].steps,
-        "pairs": len(mine),
+        "rounds": len(mine),
         "cpu_overhead": round(overhead.value, 4),
         "wall_overhead": round(wall.value, 4),
+        "again": round(again.value, 4),
         "waited_s": round(sum(block.waited_s for block in mine), 4),
     }
 

@@ -24,7 +24,7 @@ class RecoverySpec(Section):
     scale: str = Field(default="full", pattern="^(full|small|tiny)$", description="size of the model")
     codec: str = Field(default="all|int4(block=64)", description="how gradients travel")
     intervals_s: list[float] = Field(default=[30.0, 10.0], min_length=1, description="seconds between snapshots")
-    rounds: int = Field(default=7, ge=1, description="pairs of blocks for each interval")
+    rounds: int = Field(default=5, ge=1, description="blocks of each copy for each interval")
     seeds: int = Field(default=5, ge=0, description="runs that nobody disturbs, and as many that are killed; 0: none")
 
     @field_validator("seeds")
@@ -50,13 +50,14 @@ class RecoverySpec(Section):
 
 @dataclass(frozen=True)
 class Block:
-    """One pair of blocks of the same number of steps: without, and with journal and snapshots.
+    """One round: as many steps of two copies without, and of two with journal and snapshots.
 
     Args:
-        interval_s: what was asked for; the steps of a block take about so long.
+        interval_s: what was asked for; the steps of one copy take about so long.
         cpu_s: processor seconds of all ranks and their threads, without and with.
         wall_s: of rank 0, likewise.
         waited_s: that steps of rank 0 waited for the journal's queue.
+        again_cpu_s: processor seconds of each of the two copies without.
     """
 
     interval_s: float
@@ -64,6 +65,7 @@ class Block:
     cpu_s: tuple[float, float]
     wall_s: tuple[float, float]
     waited_s: float
+    again_cpu_s: tuple[float, float]
 
 
 @dataclass
@@ -91,6 +93,6 @@ class Found:
     def from_json(text: str) -> Found:
         """The inverse of `to_json`."""
         table = json.loads(text)
-        pairs = ("cpu_s", "wall_s")
+        pairs = ("cpu_s", "wall_s", "again_cpu_s")
         table["blocks"] = [Block(**{**row, **{name: tuple(row[name]) for name in pairs}}) for row in table["blocks"]]
         return Found(**table)

@@ -1,7 +1,9 @@
 """One rank of the recovery bench: `python -m trainingkit.bench.recovery.worker FOLDER`.
 
-Two copies of a training take turns in the same processes, block by block: one keeps nothing, the other a journal, and a
-snapshot in the middle of each block. Then a third trains from its first snapshot on, and a fourth replays its journal.
+Copies of a training take turns in the same processes, block by block: some keep nothing, others a journal, and a
+snapshot in the middle of each block. One copy may be quicker than its twin by a percent or two for as long as it lives;
+so there are two of each kind, made in the order without, with, with, without, and a round is a block of each. Then one
+more trains from its first snapshot on, and another replays its journal.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,14 +82,18 @@ class Worker:
     def run(self) -> Found:
         """Everything that is measured; the same on every rank but for rank 0's own clock."""
         found = Found(facts={"ranks": self._spec.ranks, "scale": self._spec.scale, "codec": self._spec.codec})
-        without = Contender(self._session, self._recipe("without"))
-        step_s = self._calibrate(without)
+        first = Contender(self._session, self._recipe("without"))
+        step_s = self._calibrate(first)
+        second: Contender | None = None
         for interval_s in self._spec.intervals_s:
             steps = max(2, round(interval_s / step_s))
-            kept = self._keeping(f"with-{interval_s:g}s", every=steps)
-            kept.take(steps // 2)
-            found.blocks += [self._pair(without, kept, interval_s, steps) for _ in range(self._spec.rounds)]
-            kept.journal.close()
+            kept = [self._keeping(f"with-{interval_s:g}s-{number}", every=steps) for number in range(2)]
+            second = second or Contender(self._session, self._recipe("without"))
+            for each in (*kept, second):
+                each.take(steps // 2)
+            found.blocks += [self._round((first, second), kept, interval_s, steps) for _ in range(self._spec.rounds)]
+            for each in kept:
+                each.journal.close()
         self._replay(found)
         return found
 
@@ -108,18 +114,30 @@ class Worker:
         contender.take(CALIBRATION_STEPS)
         return self._mean((time.perf_counter() - began) / CALIBRATION_STEPS)
 
-    def _pair(self, without: Contender, kept: Contender, interval_s: float, steps: int) -> Block:
-        waited = kept.journal.waited_s
-        cpu, wall = [], []
-        for contender in (without, kept):
-            self.meet()
-            cpu_began, began = time.process_time(), time.perf_counter()
-            contender.take(steps)
-            self.meet()
-            cpu.append(self._mean(time.process_time() - cpu_began) * self._spec.ranks)
-            wall.append(time.perf_counter() - began)
-        waited = kept.journal.waited_s - waited
-        return Block(interval_s, steps, (cpu[0], cpu[1]), (wall[0], wall[1]), waited)
+    def _round(self, without: Sequence[Contender], kept: Sequence[Contender], interval_s: float, steps: int) -> Block:
+        """A block of each copy, in the order in which they were made."""
+        waited_s = self._waited(kept)
+        taken = [self._timed(each, steps) for each in (without[0], *kept, without[1])]
+        cpu, wall = zip(*taken, strict=True)
+        return Block(
+            interval_s,
+            steps,
+            cpu_s=(cpu[0] + cpu[3], cpu[1] + cpu[2]),
+            wall_s=(wall[0] + wall[3], wall[1] + wall[2]),
+            waited_s=self._waited(kept) - waited_s,
+            again_cpu_s=(cpu[0], cpu[3]),
+        )
+
+    def _timed(self, contender: Contender, steps: int) -> tuple[float, float]:
+        """Processor seconds of all ranks for some steps, and seconds that passed here."""
+        self.meet()
+        cpu_began, began = time.process_time(), time.perf_counter()
+        contender.take(steps)
+        self.meet()
+        return self._mean(time.process_time() - cpu_began) * self._spec.ranks, time.perf_counter() - began
+
+    def _waited(self, kept: Sequence[Contender]) -> float:
+        return sum(each.journal.waited_s for each in kept)
 
     def _replay(self, found: Found) -> None:
         """Train on after the snapshot of the beginning, then let another training in the same folder replay that."""

@@ -80,20 +80,25 @@ def checks_of(times: Mapping[str, Times]) -> list[Check]:
     if of_link is None:
         return []
     checks = []
-    own, plain = (_wire_bytes(of_link, name) for name in (EVERY30, BASELINE))
+    own, plain = _wire_bytes(of_link, EVERY30, BASELINE)
     if own and plain:
         share = own / plain
-        checks.append(make_check("every30_bytes_share", Interval(share, share, share), BYTES_GOAL))
+        checks.append(
+            make_check("every30_bytes_share", Interval(share, share, share), BYTES_GOAL, bounds="no bounds: counted")
+        )
     stalls = [1 - kept for kept in of_link.behind(EVERY30, REFERENCE)]
     if stalls:
         checks.append(make_check(f"stall_share@{APART_LINK}", median_interval(stalls), STALL_GOAL))
     return checks
 
 
-def _wire_bytes(times: Times, name: str) -> float | None:
-    """Median bytes a step: by the interface, which counts headers, or where there is none by what it says."""
-    for group in times.groups.values():
-        counted = group.wire_bytes.get(name) or group.said_bytes.get(name)
-        if counted:
-            return statistics.median(counted)
-    return None
+def _wire_bytes(times: Times, *names: str) -> list[float | None]:
+    """Median bytes a step, of one kind for all: by the interface, which counts headers, else by what each says."""
+    counted = [_median_of(times, "wire_bytes", name) for name in names]
+    return counted if all(counted) else [_median_of(times, "said_bytes", name) for name in names]
+
+
+def _median_of(times: Times, kind: str, name: str) -> float | None:
+    """Of the first group that has any."""
+    found = (getattr(group, kind).get(name) for group in times.groups.values())
+    return next((statistics.median(values) for values in found if values), None)

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainingkit.core.units import format_bytes, format_seconds
-from trainingkit.sync.auto.controller import APART_WORTH, SLACK
+from trainingkit.sync.auto.controller import APART_WORTH
 from trainingkit.sync.auto.forecast import Link, Load, Window, forecast, pick_of
 from trainingkit.sync.auto.ladder import LADDER, MAX_RATIO, MIN_DENSITY, PLAIN, Rung, within_limits
+from trainingkit.sync.auto.trials import SLACK
 
 HIDDEN_SHARE = 0.05
 """A rung hides when at most this share of its step is spent waiting after the last gradient."""

@@ -24,15 +24,10 @@ from trainingkit.sync.auto.ladder import PLAIN, Rung, start_within, within_limit
 from trainingkit.sync.auto.moves import Move
 from trainingkit.sync.auto.reckoning import Reckoning
 from trainingkit.sync.auto.seen import Seen
+from trainingkit.sync.auto.trials import SLACK, Known, apart_to_try, to_try
 
-SLACK = 0.02
-"""A rung hides when its step is at most this much longer than the shortest."""
 HOLD = 0.05
 """Without a search a more lossy rung must be this much shorter than the present one."""
-WORTH_A_TRY = 0.15
-"""A less lossy rung whose forecast is at most this much above the best is measured before it is given up."""
-PLAIN_WORTH_A_TRY = 0.35
-"""The same for plain DDP: a codec may slow computing down in ways that no figure of the step shows."""
 APART_WORTH = 0.2
 """Training apart is another algorithm, which needs more steps for the same loss: about so many more, in a small decoder
 (docs/decisions/0014-every-in-auto.md). It begins where every rung of gradients makes steps longer by this much."""
@@ -88,6 +83,8 @@ class Controller:
         self._lifted = False
         self._settled_at = 0
         self._barred: dict[int, int] = {}
+        self._gradients = self.index
+        self._together = False
 
     @property
     def rung(self) -> Rung:
@@ -128,11 +125,8 @@ class Controller:
         if self._skip > 0:
             self._skip -= 1
             return None
-        complaint = self._guards.complaint(seen) if seen.committed else None
-        if complaint:
-            self._steady, self._guards = 0, Guards()
-        if complaint and self.index > 0:
-            return self._back(step, complaint)
+        if move := self._guarded(step, seen):
+            return move
         if seen.rate <= 0 or seen.window_s <= 0:
             return None
         epoch = self._epoch
@@ -141,6 +135,27 @@ class Controller:
         if epoch.settled:
             return self._rest(step) if len(epoch.samples) == RECENT else None
         return self._search(step) if len(epoch.samples) >= self._wanted_samples else None
+
+    def _guarded(self, step: int, seen: Seen) -> Move | None:
+        """Away from a rung that the limits forbid, or a rung back where a guard complains."""
+        if not (self._lifted or self._allowed(self.index)):
+            return self._move(step, self._within(self.index), "beyond the limits, which have become tighter")
+        complaint = self._guards.complaint(seen) if seen.committed else None
+        if complaint is None:
+            return None
+        self._steady, self._guards = 0, Guards()
+        return self._back(step, complaint) if self.index > 0 else None
+
+    def bar_apart(self, step: int, reason: str) -> Move:
+        """Ranks never train apart in this run. The move in place of one that was to lead there, not carried out yet.
+
+        To the rung of gradients that was used before it, or to a less lossy one where a guard complained of that.
+        """
+        self._together = True
+        below = min(self._barred, default=len(self.ladder))
+        usable = [i for i in range(below) if self._allowed(i) or (self._lifted and not self._is_closed(i))]
+        less = max((i for i in usable if i < self.index), default=0)
+        return self._move(step, self._gradients if self._gradients in usable else less, reason)
 
     def forecasts(self) -> list[Forecast] | None:
         """By rung, as of now; None while too little is known."""
@@ -168,14 +183,13 @@ class Controller:
             "rung": str(self.rung),
             "steady": self._steady,
             "lifted": self._lifted,
+            "together": self._together,
             "barred": [[str(self.ladder[index]), until] for index, until in self._barred.items()],
             "guards": self._guards.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue on that rung, or begin anew from an empty state; nothing that was seen so far counts.
-
-        Where the limits were tightened since, it is the last rung before that one which is within them.
 
         Raises:
             CheckpointError: the ladder has no such rung.
@@ -192,11 +206,12 @@ class Controller:
             )
         self._steady = state.get("steady", 0)
         self._lifted = state.get("lifted", False)
-        index = names.index(wanted)
-        self.index = next((i for i in range(index, -1, -1) if self._lifted or self._allowed(i)), self._first)
+        self._together = state.get("together", False)
+        self.index = names.index(wanted)
         self._guards = Guards(**state.get("guards", {}))
         self._barred = {names.index(name): int(until) for name, until in state.get("barred", []) if name in names}
         self._epoch = Epoch()
+        self._reckoning.forget()
         self._settled_at = 0
         self._skip = SETTLE_STEPS
 
@@ -218,42 +233,11 @@ class Controller:
         return None
 
     def _to_try(self, times: Sequence[float | None], target: int) -> int:
-        """The least lossy rung not measured yet that may be as good as the target; else the target.
-
-        Only one that is shorter than all that lose less; and nobody goes back to gradients for a try.
-        """
-        known = [(index, seconds) for index, seconds in enumerate(times[: target + 1]) if seconds is not None]
-        best = min(seconds for seconds in times if seconds is not None)
-        shortest = math.inf
-        for index, seconds in known:
-            rung = self.ladder[index]
-            worth = PLAIN_WORTH_A_TRY if rung.codec == PLAIN else WORTH_A_TRY
-            gains = seconds * (1.0 + SLACK) <= shortest and (rung.apart or not self.rung.apart)
-            shortest = min(shortest, seconds)
-            if gains and index not in self._epoch.measured and seconds <= best * (1.0 + worth):
-                return index
-        return self._apart_to_try(times, target)
-
-    def _apart_to_try(self, times: Sequence[float | None], target: int) -> int:
-        """A rung apart that is measured before it is given up, where a person asked for them; else the target.
-
-        The first is the least lossy that hides, where it may be as good as the target. After it each that is forecast
-        to be shorter, for forecasts of rungs that nobody has measured know too little of what bytes cost.
-        """
-        found = self.forecasts()
-        if not self._try_apart or found is None:
-            return target
-        allowed = [i for i, rung in enumerate(self.ladder) if rung.apart and times[i] is not None]
-        new = [index for index in allowed if index not in self._epoch.measured]
-        if not new:
-            return target
-        step_s = found[target].step_s
-        if len(new) < len(allowed):
-            return next((index for index in new if found[index].step_s < step_s and index > target), target)
-        best_s = min(found[index].step_s for index in new)
-        if best_s > step_s * (1.0 + WORTH_A_TRY):
-            return target
-        return next(index for index in new if found[index].step_s <= best_s * (1.0 + SLACK))
+        known = Known(self.ladder, self.index, times, self._epoch.measured)
+        chosen, found = to_try(known, target), self.forecasts()
+        if chosen != target or target not in self._epoch.measured or not self._try_apart or found is None:
+            return chosen
+        return apart_to_try(known, target, found)
 
     def _rest(self, step: int) -> Move | None:
         epoch = self._epoch
@@ -276,7 +260,6 @@ class Controller:
 
     def _times(self, step: int) -> list[float | None] | None:
         """Seconds of a step by rung: measured where it was tried since the last change, else forecast."""
-        self._reckoning.weigh_bytes(self._epoch, self.index, self._first)
         found = self.forecasts()
         if found is None:
             return None
@@ -289,8 +272,20 @@ class Controller:
             times.append(self._epoch.measured.get(index, found[index].step_s * bias) if allowed else None)
         return times
 
+    def _within(self, index: int) -> int:
+        """The last rung up to this one that is within the limits."""
+        return next((at for at in range(index, -1, -1) if self._is_within(at)), self._first)
+
+    def _is_within(self, index: int) -> bool:
+        """Whether a run that has proved nothing yet may use the rung."""
+        return not self._is_closed(index) and within_limits(self.ladder[index], **self._limits)
+
+    def _is_closed(self, index: int) -> bool:
+        """Whether ranks train apart on it, and must not."""
+        return self._together and self.ladder[index].apart
+
     def _allowed(self, index: int) -> bool:
-        return self._steady >= STABLE_STEPS or within_limits(self.ladder[index], **self._limits)
+        return self._is_within(index) or (self._steady >= STABLE_STEPS and not self._is_closed(index))
 
     def _resting(self, step: int) -> bool:
         """Whether the last search ended a short while ago."""
@@ -322,11 +317,12 @@ class Controller:
         self._barred[self.index] = step + BARRED_STEPS
         self._settle(step)
         within = within_limits(self.rung, **self._limits)
-        less = [i for i in range(self.index) if not within or within_limits(self.ladder[i], **self._limits)]
+        less = [i for i in range(self.index) if self._is_within(i) or not (within or self._is_closed(i))]
         return self._move(step, max(less, default=0), f"{complaint}: a rung back")
 
     def _move(self, step: int, target: int, reason: str) -> Move:
         self._reckoning.leave(self._epoch, self.index)
+        self._gradients = self._gradients if self.rung.apart else self.index
         self.index = target
         self._epoch.samples, self._epoch.odd = [], []
         self._skip = SETTLE_STEPS
@@ -338,6 +334,8 @@ class Controller:
         if here is None or there is None or link is None:
             return f"{self.ladder[target]} is the least lossy rung that hides"
         known = "measured" if target in self._epoch.measured else "forecast"
+        if there > here and target < self.index:
+            known = f"less lossy, and {known}"
         return (
             f"{self.ladder[target]} is {known} at {there:.3g} s a step, {self.rung} takes {here:.3g} s; "
             f"the link gives {mbit(link.bytes_per_s)}"

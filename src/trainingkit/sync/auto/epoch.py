@@ -87,8 +87,13 @@ def median(samples: Sequence[Seen], figure: Callable[[Seen], float]) -> float:
 
 
 def mbit(bytes_per_s: float) -> str:
-    """For people."""
-    return f"{bytes_per_s * 8e-6:.3g} Mbit/s"
+    """For people: in Mbit/s, or in Gbit/s.
+
+    >>> mbit(12.5e6), mbit(5.8e9)
+    ('100 Mbit/s', '46.4 Gbit/s')
+    """
+    rate = bytes_per_s * 8e-6
+    return f"{rate:.3g} Mbit/s" if rate < 1000 else f"{rate / 1000:.3g} Gbit/s"
 
 
 def _step_s(seen: Seen) -> float:

@@ -26,6 +26,7 @@ class Auto:
     Attributes:
         moves: of this process, in order, the begin included.
         on_move: told of each move.
+        refusal: says why ranks must not train apart; empty where they may. Asked on all ranks before they would begin.
     """
 
     watches = True
@@ -33,6 +34,7 @@ class Auto:
     def __init__(self, controller: Controller, agreement: Agreement, prepare: Callable[[Rung], None]) -> None:
         self.rungs: Sequence[Rung] = controller.ladder
         self.on_move: Callable[[Move], None] = _log
+        self.refusal: Callable[[], str] = str
         self._controller = controller
         self._agreement = agreement
         self._prepare = prepare
@@ -58,6 +60,8 @@ class Auto:
         rows = self._agreement.finish()
         self._loads = loads
         move = self._controller.observe(step, agreed(rows)) if rows is not None else None
+        if move is not None and move.rung.apart and not self._course.at(step).apart:
+            move = self._unless_refused(move)
         self._agreement.start(seen.row())
         if move is None:
             return
@@ -66,6 +70,11 @@ class Auto:
         self._unprepared = move.rung
         self.moves.append(move)
         self.on_move(move)
+
+    def _unless_refused(self, move: Move) -> Move:
+        """The move, or the one in its place where ranks must not train apart; then no other leads there."""
+        refusal = self.refusal()
+        return self._controller.bar_apart(move.step, refusal) if refusal else move
 
     def seconds_on(self, link: Link) -> list[float] | None:
         """See `Controller.seconds_on`."""

@@ -104,17 +104,11 @@ def forecast(window: Window, link: Link, load: Load) -> Forecast:
     return _apart(window, link, load) if load.every > 1 else _each_step(window, link, load)
 
 
-def carried_bytes(window: Window, link: Link, load: Load) -> float:
-    """Bytes of a step, in the mean, that move while something else is computed."""
-    if load.every > 1:
-        return load.step_bytes
-    return min(load.sent_bytes, link.bytes_per_s / load.stretch * window.hide_s)
-
-
 def _each_step(window: Window, link: Link, load: Load) -> Forecast:
     last = max(1, len(load.bucket_bytes) - 1)
     rate = link.bytes_per_s / load.stretch
-    stolen_s = window.shared * (load.code_s + window.byte_s * carried_bytes(window, link, load))
+    hidden = min(load.sent_bytes, rate * window.hide_s)
+    stolen_s = window.shared * (load.code_s + window.byte_s * hidden)
     hide_s = window.hide_s + stolen_s * (window.hide_s / window.compute_s if window.compute_s > 0 else 0.0)
     free_s = 0.0
     for index, sent in enumerate(load.bucket_bytes):

@@ -1,7 +1,7 @@
 """What would a step take on each rung? From the steps seen on one rung, and from what earlier ones have shown.
 
-Kept from rung to rung: the seconds of coding an exchange, the share of a step in which there is something to hide
-behind, and what a byte costs the processor (`carriage`). Everything else is read off the steps of the present epoch.
+Kept from rung to rung: the seconds of coding an exchange, and the share of a step in which there is something to hide
+behind. Everything else is read off the steps of the present epoch.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from trainingkit.sync.auto.carriage import Timed, byte_seconds
 from trainingkit.sync.auto.epoch import Epoch, median
-from trainingkit.sync.auto.forecast import Forecast, Link, Load, Window, carried_bytes, forecast
+from trainingkit.sync.auto.forecast import Forecast, Link, Load, Window, forecast
 from trainingkit.sync.auto.ladder import PLAIN, Rung
 from trainingkit.sync.auto.seen import UNKNOWN, Seen
 
@@ -32,9 +31,12 @@ class Reckoning:
         self.loads: Callable[[], Sequence[Load] | None] = lambda: None
         self._ladder = tuple(ladder)
         self._shared = shared
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing that was seen so far counts any more."""
         self._code_s: dict[int, float] = {}
         self._hide_share = HIDE_SHARE
-        self._byte_s = 0.0
         self._last_window: Window | None = None
 
     def forecasts(self, epoch: Epoch, index: int) -> list[Forecast] | None:
@@ -64,19 +66,6 @@ class Reckoning:
         if not self._ladder[index].apart:
             self._hide_share = median(epoch.samples, lambda seen: seen.hide_s / seen.window_s)
 
-    def weigh_bytes(self, epoch: Epoch, index: int, first: int) -> None:
-        """Learn what bytes cost from a rung apart, whose steps were seen, and one of gradients; see `carriage`.
-
-        Args:
-            first: the rung of gradients; nothing is learned unless the epoch has measured both.
-        """
-        loads, link, window = self.loads(), epoch.link(), self._window(epoch, index, byte_s=0.0)
-        known = index in epoch.measured and first in epoch.measured
-        if not self._ladder[index].apart or not known or loads is None or link is None or window is None:
-            return
-        gradients, apart = (Timed(self._load(at, epoch, index, loads), epoch.measured[at]) for at in (first, index))
-        self._byte_s = byte_seconds(window, link, gradients, apart)
-
     def _on(self, window: Window, link: Link, epoch: Epoch, index: int, loads: Sequence[Load]) -> list[Forecast]:
         return [forecast(window, link, self._load(at, epoch, index, loads)) for at in range(len(self._ladder))]
 
@@ -90,23 +79,16 @@ class Reckoning:
         known = self._code_s.get(at) or (median(here, _code_s) if coded_here else load.code_s)
         return replace(load, code_s=known)
 
-    def _window(self, epoch: Epoch, index: int, *, byte_s: float | None = None) -> Window | None:
-        """Of the epoch's samples, without what coding and bytes take from computing."""
+    def _window(self, epoch: Epoch, index: int) -> Window | None:
+        """Of the epoch's samples, without what coding takes from computing."""
         rung, samples = self._ladder[index], epoch.samples
         if not samples:
             return None
         code_s = 0.0 if rung.codec == PLAIN else max(0.0, median(samples, _code_s)) / rung.every
         window_s = median(samples, lambda seen: seen.window_s)
+        compute_s = max(window_s / 2, window_s - self._shared * code_s)
         hide_s = self._hide_share * window_s if rung.apart else median(samples, lambda seen: seen.hide_s)
-        seen = Window(window_s, hide_s, self._shared, self._byte_s if byte_s is None else byte_s)
-        carried_s = seen.byte_s * self._carried(seen, epoch, index)
-        compute_s = max(window_s / 2, window_s - self._shared * (code_s + carried_s))
-        return replace(seen, compute_s=compute_s, hide_s=hide_s * compute_s / window_s)
-
-    def _carried(self, window: Window, epoch: Epoch, index: int) -> float:
-        """Bytes of a step on the rung that took their seconds from the window; 0 while they are not known."""
-        loads, link = self.loads(), epoch.link()
-        return 0.0 if loads is None or link is None else carried_bytes(window, link, loads[index])
+        return Window(compute_s, hide_s * compute_s / window_s, self._shared)
 
 
 def _code_s(seen: Seen) -> float:

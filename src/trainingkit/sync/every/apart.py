@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
@@ -29,10 +30,11 @@ from trainingkit.sync.contract import SyncStats
 from trainingkit.sync.control import peers_watched
 from trainingkit.sync.every.fragment import Fragment
 from trainingkit.sync.every.gradsync import exchange_off, exchange_on
-from trainingkit.sync.every.handover import is_apart
+from trainingkit.sync.every.handover import GRADIENTS, is_apart, tell_of_detached, was_detached
 from trainingkit.sync.every.ledger import Ledger
 from trainingkit.sync.every.moments import agree_on_moments
 from trainingkit.sync.every.parcel import Wire
+from trainingkit.sync.every.paying import pay_rounds
 from trainingkit.sync.every.rounds import Rounds
 from trainingkit.sync.every.spec import EverySpec
 from trainingkit.sync.every.state import check_model, load_fragments, stored
@@ -151,6 +153,24 @@ class EverySync:
         """
         return False if self._detached else self._rounds.finish()
 
+    def join(self, group: dist.ProcessGroup, device: torch.device) -> None:
+        """One model and one optimizer on all ranks, and nothing owed: settle, agree on moments, pay.
+
+        Where moments cannot be agreed on, ranks have settled, and nothing is paid yet.
+
+        Args:
+            group: all ranks, which call it.
+            device: on which the group's collectives run.
+
+        Raises:
+            StepError: on all ranks alike, where their optimizers cannot become one (`sync.every.moments`).
+            PeerLost: a peer is gone.
+        """
+        self.settle()
+        with peers_watched():
+            agree_on_moments(self._optimizer, group, device)
+            pay_rounds(self._rounds.parcels, self.spec.every, self.owner, group, device)
+
     @contextlib.contextmanager
     def agreed_weights(self) -> Iterator[None]:
         """The agreed model in place of this rank's own, to evaluate it."""
@@ -176,7 +196,7 @@ class EverySync:
         return is_apart(state_dict)
 
     def detach(self) -> None:
-        """Settle, make one optimizer of all ranks'; from now on plain DDP. All ranks call it.
+        """Become one (`join`); from now on plain DDP. All ranks call it.
 
         Raises:
             StepError: on all ranks alike, where their optimizers cannot become one (`sync.every.moments`).
@@ -191,11 +211,10 @@ class EverySync:
             )
         if self._detached:
             return
-        self.settle()
         if isinstance(self.module, DistributedDataParallel) and self._ranks > 1:
-            device = next(self.module.parameters()).device
-            with peers_watched():
-                agree_on_moments(self._optimizer, group_of(self.module), device)
+            self.join(group_of(self.module), next(self.module.parameters()).device)
+        else:
+            self.settle()
         self._detached = True
         self._last = SyncStats()
         exchange_on(self.module)
@@ -235,20 +254,25 @@ class EverySync:
         self._rounds.rest()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue there, local model included, on the rank that made the state. Another synchroniser's starts afresh.
+        """Continue there, local model included, on the rank that made the state.
+
+        A state of gradients starts afresh from the local model, also where their synchroniser was detached.
 
         Raises:
             CheckpointError: the state is of another model.
         """
-        if not is_apart(state_dict):
-            if state_dict.get("own"):
-                LOG.warning("the snapshot's residuals were dropped: they are of gradients, and differences travel now")
+        apart = is_apart(state_dict)
+        if (state_dict.get(GRADIENTS, {}) if apart else state_dict).get("own"):
+            LOG.warning("the snapshot's residuals were dropped: they are of gradients, and differences travel now")
+        if not apart:
             self.adopt()
         else:
             check_model(state_dict, self.fragments)
             load_fragments(state_dict, self.fragments, self.spec, self.owner)
             self.steps, self._rounds.started = state_dict["steps"], state_dict["rounds"]
-        self._detached = state_dict.get("detached", False)
+        if was_detached(state_dict) and not apart:
+            tell_of_detached(state_dict)
+        self._detached = was_detached(state_dict) and apart
         exchange_on(self.module) if self._detached else exchange_off(self.module)
 
     def close(self) -> None:

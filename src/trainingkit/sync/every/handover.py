@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from trainingkit.core.logging import LOG
 from trainingkit.exchange.messages import mean_factors
 from trainingkit.sync.every.outer import outer_step
 from trainingkit.sync.every.spec import parse_every
@@ -26,6 +27,25 @@ GRADIENTS = "gradients"
 def is_apart(state: Stored) -> bool:
     """Whether a synchroniser's state is of training apart."""
     return "agreed" in state
+
+
+def was_detached(state: Stored) -> bool:
+    """Whether the synchroniser that made a state was detached, so that the run went on in plain DDP."""
+    return bool(state.get("detached", False))
+
+
+def tell_of_detached(state: Stored) -> None:
+    """Log that a state's synchroniser was detached, and that one of the other kind goes on from the model as it is.
+
+    `detached` counts for a synchroniser of the same kind only: one of training apart, or one of gradients. For the
+    other kind somebody has asked since.
+    """
+    before, now = "gradients", "ranks train apart"
+    if is_apart(state):
+        before, now = "training apart", "gradients are squeezed"
+    owes = any(bool(values.any()) for values in state.get("update", {}).get("own", {}).values())
+    dropped = "; what its rounds still owed is dropped" if owes else ""
+    LOG.warning("the snapshot's synchroniser, of %s, was detached: from here on %s%s", before, now, dropped)
 
 
 def owed(states: Sequence[Stored]) -> Tensors:
@@ -84,14 +104,17 @@ def gradients(states: Sequence[Stored], rank: int | None) -> dict[str, Any]:
 
 
 def final_model(states: Sequence[Stored]) -> Tensors:
-    """The model after one last outer step over all that is owed, by name: [elements] fp32."""
+    """The model after one last outer step over all that is owed, by name: [elements] fp32.
+
+    After `detach` the model has gone on without rounds, so what they had of momentum says nothing any more.
+    """
     states = [landed(state) for state in states]
     every = parse_every(states[0]["spec"]).every
     agreed = states[0]["agreed"]
     model: Tensors = {}
     for name, mean in owed(states).items():
         model[name] = agreed["parameters"][name].clone()
-        momentum = agreed["momentum"].get(name)
+        momentum = agreed["momentum"].get(name) if not was_detached(states[0]) else None
         outer_step(model[name], mean.float(), momentum.clone() if momentum is not None else None, every)
     return model
 

@@ -152,6 +152,13 @@ class Parcel:
             if self._every.decay != 1.0:
                 self._decay(carried)
 
+    def forget_residuals(self) -> None:
+        """Nothing is owed any more."""
+        for carried in self.carried:
+            carried.residuals.own.zero_()
+            if carried.residuals.answer is not None:
+                carried.residuals.answer.zero_()
+
     def apply(self) -> None:
         """Take the outer step, and bring the local model along: to the agreed one, or by as much as that has moved."""
         outer_step(self.agreed, self.delta, self.momentum, self._every)

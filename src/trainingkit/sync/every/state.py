@@ -140,11 +140,9 @@ def _fill_residuals(fragments: Sequence[Fragment], state: Mapping[str, Any], ran
     """Put residuals in place; those that the state does not hold are zero. Returns how many answers found no place."""
     owed = State(own=state["update"]["own"], answer=state["update"]["answer"])
     lost = 0
-    for carried in (c for fragment in fragments for parcel in fragment.parcels for c in parcel.carried):
-        carried.residuals.own.zero_()
-        if carried.residuals.answer is not None:
-            carried.residuals.answer.zero_()
-        lost += fill(carried, rank, owed)
+    for parcel in (parcel for fragment in fragments for parcel in fragment.parcels):
+        parcel.forget_residuals()
+        lost += sum(fill(carried, rank, owed) for carried in parcel.carried)
     return lost
 
 

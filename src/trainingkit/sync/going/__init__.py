@@ -1,4 +1,4 @@
 """How does a run go over from gradients to training apart, and back? At a step's border, on all ranks alike.
 
-`switch.Going` is the synchroniser, `crossing` goes over; `gauge` tells what rounds cost, `paying` ends them.
+`switch.Going` is the synchroniser, `crossing` goes over; `gauge` tells what rounds cost.
 """

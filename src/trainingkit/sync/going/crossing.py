@@ -1,8 +1,9 @@
 """The ways over between gradients and training apart, each at a step's border, by all ranks alike.
 
+    check     whether there is a way back: what each rank's optimizer keeps is told to all
     take_up   all ranks hold one model, which is the agreed one; DDP's exchange off. Nothing travels.
     change    settle (a last, short round); what the old rounds still owe, the new ones pay
-    go_back   settle, pay what rounds owe, make one optimizer of all ranks' (`every.moments`); DDP's exchange on
+    go_back   settle, make one optimizer of all ranks' (`every.moments`), pay what rounds owe; DDP's exchange on
 
 Rounds travel on the lanes and threads of the gradients, which rest meanwhile; their residuals wait in `Squeezed`.
 """
@@ -12,13 +13,13 @@ from __future__ import annotations
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from trainingkit.core.errors import StepError
 from trainingkit.sync.control import peers_watched
 from trainingkit.sync.every import EverySpec
 from trainingkit.sync.every.apart import EverySync
 from trainingkit.sync.every.door import assemble, trainable_by_name
 from trainingkit.sync.every.gradsync import exchange_on
-from trainingkit.sync.every.moments import agree_on_moments
-from trainingkit.sync.going.paying import pay_rounds
+from trainingkit.sync.every.kept import joint, tell
 from trainingkit.sync.plain import group_of
 from trainingkit.sync.squeezed import Squeezed
 
@@ -36,6 +37,31 @@ class Crossing:
         self._ddp: DistributedDataParallel = gradients.module
         self._optimizer = optimizer
         self._named = trainable_by_name(self._ddp.module)
+
+    def check(self) -> None:
+        """See that all ranks' optimizers can become one again after they were apart, as far as they keep anything yet.
+
+        All ranks call it before they part.
+
+        Raises:
+            StepError: on all ranks alike, where they cannot.
+            PeerLost: a peer is gone.
+        """
+        with peers_watched():
+            joint(tell(self._optimizer, group_of(self._ddp)))
+
+    def refusal(self) -> str:
+        """Why ranks must not part, as a clause; empty where they may. All ranks call it.
+
+        Raises:
+            PeerLost: a peer is gone.
+        """
+        try:
+            self.check()
+        except StepError as error:
+            why = f"{error.problem.removesuffix('.')} ({error.field}: {error.found})"
+            return f"ranks never train apart in this run, for there would be no way back. {why}"
+        return ""
 
     def take_up(self, spec: EverySpec) -> EverySync:
         """Train apart from the next step on."""
@@ -70,13 +96,9 @@ class Crossing:
         """Gradients travel from the next step on.
 
         Raises:
-            StepError: on all ranks alike, where their optimizers cannot become one.
+            StepError: on all ranks alike, where their optimizers cannot become one; ranks are apart still.
             PeerLost: a peer is gone.
         """
-        group, device = group_of(self._ddp), next(self._ddp.parameters()).device
-        with peers_watched():
-            rounds.settle()
-            pay_rounds(rounds, group, device)
-            agree_on_moments(self._optimizer, group, device)
+        rounds.join(group_of(self._ddp), next(self._ddp.parameters()).device)
         exchange_on(self._ddp)
         self._gradients.rejoin()

@@ -18,6 +18,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from trainingkit.sync.auto.flying import Auto
 from trainingkit.sync.auto.ladder import Rung
 from trainingkit.sync.auto.seen import Seen
 from trainingkit.sync.buckets import Shape
@@ -25,7 +26,7 @@ from trainingkit.sync.contract import SyncStats
 from trainingkit.sync.every import EverySpec, parse_every
 from trainingkit.sync.every.apart import EverySync
 from trainingkit.sync.every.gradsync import exchange_on
-from trainingkit.sync.every.handover import GRADIENTS, is_apart
+from trainingkit.sync.every.handover import GRADIENTS, is_apart, tell_of_detached, was_detached
 from trainingkit.sync.going.crossing import Crossing
 from trainingkit.sync.going.gauge import RoundGauge
 from trainingkit.sync.squeezed import Squeezed
@@ -51,6 +52,8 @@ class Going:
         self._gauge: RoundGauge | None = None
         self._ddp: DistributedDataParallel = gradients.module
         self._crossing = Crossing(gradients, optimizer)
+        if isinstance(gradients.pilot, Auto):
+            gradients.pilot.refusal = self._crossing.refusal
         self._go_where_the_pilot_says()
 
     @property
@@ -147,9 +150,9 @@ class Going:
         self.gradients.close()
 
     def goes_on_from(self, state_dict: Mapping[str, Any]) -> bool:
-        """Whether a state of training apart is of rounds that the pilot may say."""
+        """Whether a state of training apart is of rounds that the pilot may say, and nobody has detached."""
         texts = {str(_spec(rung)) for rung in self.gradients.pilot.rungs if rung.apart}
-        return is_apart(state_dict) and state_dict["spec"] in texts
+        return is_apart(state_dict) and state_dict["spec"] in texts and not was_detached(state_dict)
 
     def state_dict(self) -> dict[str, Any]:
         """Of gradients; where ranks train apart that of `EverySync`, with what gradients still owe beside it."""
@@ -160,6 +163,8 @@ class Going:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue there. All ranks call it.
 
+        A state of training apart that ended by `detach` starts afresh, from the model as it is.
+
         Raises:
             CheckpointError: the state is of another model.
         """
@@ -167,11 +172,14 @@ class Going:
         self.rounds = None
         exchange_on(self._ddp)
         apart = is_apart(state_dict)
+        if apart and was_detached(state_dict):
+            tell_of_detached(state_dict)
+            apart, state_dict = False, {}
         self.gradients.load_state_dict(state_dict.get(GRADIENTS, {}) if apart else state_dict)
         if apart:
             self.rounds = self._crossing.take_up(parse_every(state_dict["spec"]))
             self._watch_rounds()
-            self.rounds.load_state_dict(state_dict)
+            self.rounds.load_state_dict({name: value for name, value in state_dict.items() if name != GRADIENTS})
         self._go_where_the_pilot_says()
 
     def _over(self, *, taken: bool) -> SyncStats:
@@ -203,10 +211,16 @@ class Going:
             spec, old = _spec(rung), self.rounds
             if old is not None and str(spec) == str(old.spec):
                 return
-            self.rounds = self._crossing.take_up(spec) if old is None else self._crossing.change(old, spec)
+            self.rounds = self._crossing.change(old, spec) if old is not None else self._part(spec)
             self._watch_rounds()
         elif self.rounds is not None:
             self._back(self.rounds)
+
+    def _part(self, spec: EverySpec) -> EverySync:
+        """Ranks train apart. Where moves are repeated, nobody has asked yet whether there is a way back."""
+        if not isinstance(self.gradients.pilot, Auto):
+            self._crossing.check()
+        return self._crossing.take_up(spec)
 
     def _watch_rounds(self) -> None:
         """Rounds begin with the next step, and the pilot hears what they cost."""

@@ -1,34 +1,44 @@
 """What rounds still owe when they end: the mean of all ranks' residuals, brought into the agreed model once.
 
-agreed = agreed - mean over ranks of (own + N answer)      in bf16 on the wire; an answer's owner speaks for all
+agreed = agreed - r mean over ranks of (own + N answer)     in bf16 on the wire; an answer's owner speaks for all
+
+r is what the outer step makes of a difference at once: lr, or lr (1 + mu) with Nesterov; 1 where the mean is taken.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 import torch.distributed as dist
 
-from trainingkit.sync.every.apart import EverySync
 from trainingkit.sync.every.moments import average
 from trainingkit.sync.every.parcel import Parcel
+from trainingkit.sync.every.settings import Every
 from trainingkit.sync.residualstate import export
 
 
-def pay_rounds(rounds: EverySync, group: dist.ProcessGroup, device: torch.device) -> None:
-    """Pay, and write the agreed model into the local one. All ranks call it when they have settled.
+def pay_rounds(
+    parcels: Iterable[Parcel], every: Every, owner: int, group: dist.ProcessGroup, device: torch.device
+) -> None:
+    """Pay, and write the agreed model into the local one. What is paid is owed no more, so nobody pays twice.
+
+    All ranks call it when they have settled.
 
     Args:
+        owner: the shard whose mean this rank encodes again.
         device: on which the group's collectives run.
 
     Raises:
         RuntimeError: a peer is lost.
     """
     ranks = dist.get_world_size(group)
-    parcels = [parcel for fragment in rounds.fragments for parcel in fragment.parcels]
+    rate = every.outer_lr * (1.0 + every.outer_momentum if every.nesterov else 1.0)
     for parcel in parcels:
-        owed = _owed(parcel, ranks, rounds.owner)
+        owed = _owed(parcel, ranks, owner)
         average([owed], group, device)
-        parcel.agreed.sub_(owed)
+        parcel.agreed.sub_(owed, alpha=rate)
+        parcel.forget_residuals()
         parcel.write(parcel.agreed)
 
 
