@@ -120,7 +120,7 @@ def attach(
     try:
         return Kit(session, model.to(session.device), optimizer, settings, rate=scheduler, on_close=_write_page)
     except BaseException as error:
-        outcome.failed(session.rank, 0, error).write(session.run)
+        outcome.leave_failure(session.run, session.rank, 0, error)
         session.on_close()
         raise
 

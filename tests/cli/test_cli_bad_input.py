@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 from pathlib import Path
@@ -11,6 +12,7 @@ from cli_inside import Command, Ended
 from cli_runs import TINY, recipe
 
 from trainingkit.core.runfolder import RunFolder
+from trainingkit.trainer.recipe import load_recipe
 
 TINY_ALONE = (TINY, "--workers", "1", "--set", "run.steps=4", "--set", "run.threads=1", "--set", "snapshot.every=2")
 
@@ -162,16 +164,63 @@ def test_joining_ranks_that_cannot_meet(command: Command, monkeypatch: pytest.Mo
 
 def test_folders_that_hold_no_run(command: Command, tmp_path: Path) -> None:
     for words in (("resume",), ("eval",), ("export",), ("report",)):
-        explains(
-            command(*words, tmp_path), 2, "not a run folder", "field:     RUN", "expected:  a folder that", "ls runs"
-        )
-        explains(command(*words, tmp_path / "none"), 2, "not a run folder")
+        ended = command(*words, tmp_path)
+        explains(ended, 2, "it holds no recipe.toml", "field:     RUN", "expected:  a folder that", "recipe.toml")
+        explains(command(*words, tmp_path / "none"), 2, "it does not exist", f"found:     {tmp_path / 'none'}")
     run = RunFolder(tmp_path / "own")
     run.create()
     run.recipe.write_text('name = "own"\n')
     for words in (("resume",), ("eval",)):
         ended = command(*words, run.root)
         explains(ended, 2, "made by a script of your own", "start that script again with the same run.folder")
+
+
+def test_a_run_folder_that_is_not_there_is_looked_for_near_it(command: Command, tmp_path: Path) -> None:
+    names = ["a", "b", "c", "d"]
+    for age, name in enumerate(names):
+        RunFolder(tmp_path / "runs" / name).create()
+        (tmp_path / "runs" / name / "recipe.toml").write_text("")
+        os.utime(tmp_path / "runs" / name, (1000 - age, 1000 - age))
+    near = ", ".join(str(tmp_path / "runs" / name) for name in names[:3])
+    for words in (("resume",), ("eval",), ("export",), ("report",), ("recover",)):
+        for missing in (tmp_path / "runs" / "nosuch", tmp_path / "runs", tmp_path):
+            ended = command(*words, missing)
+            explains(ended, 2, f"found:     {missing}\n", f"next step: Runs near it, newest first: {near} and 1 more\n")
+
+
+def test_extends_knows_bundled_recipes(command: Command, tmp_path: Path) -> None:
+    """As `train` does; a file comes first, and what is neither is refused with their names."""
+    path = tmp_path / "mine.toml"
+    path.write_text('extends = "default"\nname = "mine"\nworkers = 1\n')
+    assert load_recipe(str(path)).model_dump() == {
+        **load_recipe("default").model_dump(),
+        "name": "mine",
+        "workers": 1,
+    }
+    (tmp_path / "more.toml").write_text('extends = "mine.toml"\nname = "more"\n')
+    assert command("train", tmp_path / "more.toml", "--dry-run").code == 0
+    assert (load_recipe(str(tmp_path / "more.toml")).name, load_recipe(str(tmp_path / "more.toml")).workers) == (
+        "more",
+        1,
+    )
+    (tmp_path / "default").write_text(f'extends = "{TINY}"\nworkers = 3\n')
+    assert load_recipe(str(path)).model == load_recipe(str(TINY)).model, "the file beside it comes first"
+    (tmp_path / "default").write_text('extends = "mine.toml"\n')
+    explains(command("train", path), 2, "extend each other in a circle", "field:     extends")
+
+
+@pytest.mark.parametrize("name", ["default.toml", "defualt"])
+def test_extends_of_nothing_lists_what_there_is(command: Command, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f'extends = "{name}"\n')
+    explains(
+        command("train", path),
+        2,
+        f"There is no recipe '{name}' that mine.toml could extend",
+        f"found:     {tmp_path / name}\n",
+        "or one of: datacentre, default",
+        'Did you mean extends = "default"?',
+    )
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +256,7 @@ def test_a_run_whose_snapshots_are_damaged(command: Command, trained: Path, tmp_
     run = tmp_path / "run"
     shutil.copytree(trained, run)
     text = (run / "recipe.toml").read_text().replace(str(trained), str(run)).replace("steps = 4", "steps = 6")
-    (run / "recipe.toml").write_text(text)
+    (run / "recipe.toml").write_text("".join(line for line in text.splitlines(True) if not line.startswith("# crc32")))
     newest = max((run / "snapshots").glob("step-*"))
     damage(newest)
     evaluated = command("eval", run)

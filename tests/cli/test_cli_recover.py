@@ -96,8 +96,10 @@ def test_a_snapshot_in_memory_is_shown_and_put_aside(command: Command, run: RunF
 @pytest.mark.parametrize(
     ("options", "code", "text"),
     [
-        (("--to-step", 24), 1, "steps 20 to 23, after the snapshot of step 20"),
-        (("--to-step", 5), 1, "steps 10 to 23"),
+        (("--to-step", 24), 2, "found:     24\n  expected:  steps 10 to 23\n"),
+        (("--to-step", 5), 2, "found:     5\n  expected:  steps 10 to 23\n"),
+        (("--to-step", -3), 2, "found:     -3\n  expected:  steps 10 to 23\n"),
+        (("--to-step", 24, "--inspect"), 2, "found:     24\n  expected:  steps 10 to 23\n"),
         (("--to-step", 15, "--skip-batches", "15..16"), 2, "A..B, two steps after that of --to-step"),
         (("--to-step", 15, "--skip-batches", "16-17"), 2, "found:     16-17\n"),
         (("--skip-batches", "16..17"), 2, "found:     16..17 without --to-step"),
@@ -119,3 +121,81 @@ def test_a_run_at_work_is_left_alone(command: Command, run: RunFolder) -> None:
 def test_a_folder_without_a_run_is_refused(command: Command, tmp_path: Path) -> None:
     ended = command("recover", tmp_path, "--inspect")
     assert ended.code == 2 and "holds no recipe.toml" in ended.stderr
+
+
+def test_a_step_in_a_gap_is_refused_with_all_ranges_and_why(command: Command, run: RunFolder) -> None:
+    segment = run.journal / "rank-0" / "seg-00000011.a1.tkj"
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    ended = command("recover", run.root, "--to-step", 19)
+    assert ended.code == 2 and "expected:  steps 10 to 1" in ended.stderr, ended.stderr
+    assert ", 20\n" in ended.stderr
+
+
+def everything(run: RunFolder) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in run.root.rglob("*") if path.is_file()}
+
+
+def test_inspect_with_a_step_tells_what_would_be_done_and_does_nothing(command: Command, run: RunFolder) -> None:
+    write_skips(run, [(9, 9), (21, 9999)])
+    before = everything(run)
+    ended = command("recover", run.root, "--to-step", 15, "--skip-batches", "16..17", "--inspect")
+    assert ended.code == 0, ended.stderr
+    assert "Covered: steps 10 to 23\nA resume goes on from step 23.\n" in ended.stdout
+    told = ended.stdout.partition("With --to-step 15 and without --inspect (nothing has changed now):\n")[2]
+    aside = (
+        f"  It would put aside below {run.root}/aside: the snapshot of step 20, the journal's records after step 15.\n"
+    )
+    assert told.startswith(aside)
+    assert "  A resume would go on from step 15: the snapshot of step 10 and 5 steps of the journal.\n" in told
+    assert "  It would leave out the batches of steps 16 to 17.\n" in told
+    assert "21..9999 would be dropped from skips.json" in told
+    assert everything(run) == before and not (run.root / "aside").exists()
+
+
+def test_a_list_that_is_dropped_is_named(command: Command, run: RunFolder) -> None:
+    write_skips(run, [(9, 9), (17, 18), (21, 9999)])
+    ended = command("recover", run.root, "--to-step", 15, "--skip-batches", "17..18")
+    assert "Of an earlier --skip-batches, 21..9999 is dropped from skips.json" in ended.stdout
+    assert read_skips(run) == [(9, 9), (17, 18)]
+    (row,) = decisions.read(run.decisions)
+    assert row["reason"].endswith("; no longer left out: batches of 21..9999")
+    again = command("recover", run.root, "--to-step", 15, "--skip-batches", "17..18")
+    assert "Of an earlier" not in again.stdout and read_skips(run) == [(9, 9), (17, 18)]
+
+
+@pytest.mark.parametrize(
+    ("span", "text"),
+    [
+        ("16..20", None),
+        ("16..21", "taken the batches of 21 anyway; step 16 goes on with those of step 22."),
+        ("16..9999", "The run ends at step 20 (run.steps), so it would not have taken the batches of 21 to 9999"),
+        ("21..30", "All of 21 to 30 lies beyond run.steps = 20: it counts only if the run is prolonged."),
+    ],
+)
+def test_batches_beyond_the_end_are_named(command: Command, run: RunFolder, span: str, text: str | None) -> None:
+    run.recipe.write_text("[run]\nsteps = 20\n")
+    ended = command("recover", run.root, "--to-step", 15, "--skip-batches", span)
+    assert ended.code == 0, ended.stderr
+    assert (text in ended.stdout) if text else ("run.steps" not in ended.stdout)
+
+
+def test_a_run_without_a_snapshot_is_told_what_to_do(command: Command, tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    run.create()
+    run.recipe.write_text("[model]\n")
+    ended = command("recover", run.root)
+    train = f"Train again: trainingkit train {run.recipe}."
+    assert ended.code == 0 and f"there is nothing to go back to.\n  next step: {train}\n" in ended.stdout
+    ended = command("recover", run.root, "--to-step", 3)
+    assert ended.code == 2 and "expected:  a run with a whole snapshot" in ended.stderr and train in ended.stderr
+
+
+def test_a_single_step_is_covered_alone(command: Command, tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    run.create()
+    run.recipe.write_text("")
+    with Snapshots(run.snapshots, keep=9) as snapshots:
+        snapshots.save(0, {"model/a": torch.zeros(2)}, {}, wait=True)
+    assert "Covered: step 0 alone\n" in command("recover", run.root).stdout

@@ -41,6 +41,30 @@ def test_a_run_goes_on_for_longer(command: Command, run: RunFolder) -> None:
     assert "Nothing left to do: step 7 is done" in again.stdout and "Changed" not in again.stdout
 
 
+def test_workers_is_short_for_the_setting(command: Command, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(
+        "trainingkit.cli.running.run_recipe", lambda recipe, *_, **__: asked.append(recipe.workers) or 0
+    )
+    assert command("resume", run.root, "--workers", 3).code == 0 and asked == [3]
+    ended = command("resume", run.root, "--workers", "many")
+    assert ended.code == 2 and "field:     --workers" in ended.stderr
+
+
+def test_a_ctrl_c_that_saves_nothing_says_how_to_go_on(
+    command: Command, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trainingkit.cli.running.run_recipe", interrupted)
+    monkeypatch.chdir(run.root.parent)
+    ended = command("resume", run.root)
+    assert ended.code == 130
+    assert ended.stderr.startswith("Stopped at once by Ctrl-C, without saving.\n  next step: trainingkit resume run ")
+    assert "(the newest snapshot is of step 4)" in ended.stderr
+
+
 def test_what_the_snapshot_depends_on_stays(command: Command, run: RunFolder) -> None:
     before = run.recipe.read_bytes()
     for override in ("optimizer.lr=0.1", "run.seed=2", "data.seq_len=16"):

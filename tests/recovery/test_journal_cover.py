@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from journal_files import BASE, BUCKETS, RANKS, message, scans, write
 
 from trainingkit.core.errors import CheckpointError
-from trainingkit.recovery.journal import Base, Cover, check_reaches, cover, row_name, slots
+from trainingkit.recovery.journal import Base, Cover, check_reaches, cover, frames, row_name, slots
 from trainingkit.recovery.journal.cover import LAG_STEPS
 
 
@@ -73,7 +74,8 @@ def test_a_rank_that_was_killed_a_little_earlier_ends_all(journal: Path, behind:
     path, cut = path_of(journal, 1), end_of(journal, 1, 31 - behind)
     path.write_bytes(path.read_bytes()[: cut + 20])
     found = covered(journal)
-    assert (found.end, found.lost, found.why) == (30 - behind, (), None)
+    more = f"other ranks' files hold {behind} step{'s' if behind > 1 else ''} more"
+    assert (found.end, found.lost, found.why) == (30 - behind, (), f"rank 1's records end there; {more}")
 
 
 @pytest.mark.parametrize(("behind", "end", "lost"), [(LAG_STEPS, 95, ()), (LAG_STEPS + 1, 95, (1,))])
@@ -85,6 +87,95 @@ def test_a_file_that_ends_far_earlier_counts_as_lost(tmp_path: Path, behind: int
     path.write_bytes(path.read_bytes()[: cut + 20])
     found = covered(tmp_path)
     assert (found.end, found.lost) == (end, lost) and all_messages(found)
+
+
+@pytest.fixture
+def rotated(tmp_path: Path) -> Path:
+    """Steps 11 to 30 in two segments, the second from 21 on."""
+    for rank in range(RANKS):
+        write(tmp_path, rank, range(11, 21))
+        write(tmp_path, rank, range(21, 31), base_step=20)
+    return tmp_path
+
+
+def spoil(path: Path, how: str) -> None:
+    """Gone, empty, cut in its opening, or a byte of the opening flipped."""
+    whole = path.read_bytes()
+    left = {"empty": b"", "cut": whole[:30], "flipped": whole[:30] + b"?" + whole[31:]}
+    path.unlink()
+    if how in left:
+        path.write_bytes(left[how])
+
+
+@pytest.mark.parametrize("how", ["gone", "empty", "cut", "flipped"])
+@pytest.mark.parametrize("base", [10, 20])
+@pytest.mark.parametrize("rank", range(RANKS))
+def test_any_rank_may_lose_its_newest_segment_alone(rotated: Path, rank: int, base: int, how: str) -> None:
+    """With older ones left it does not count as killed earlier: another's records say that it had begun."""
+    spoil([slot.path for slot in slots(rotated) if slot.rank == rank][-1], how)
+    found = covered(rotated, Base("r", 1, base, RANKS))
+    assert (found.end, found.lost, found.why) == (30, (rank,), None) and all_messages(found)
+    assert len(found.steps) == 30 - base
+
+
+@pytest.mark.parametrize("how", ["gone", "cut", "flipped"])
+def test_an_older_segment_that_is_lost_costs_nothing(rotated: Path, how: str) -> None:
+    spoil(path_of(rotated, 1), how)
+    found = covered(rotated)
+    assert (found.end, found.lost, found.why) == (30, (), None) and all_messages(found)
+
+
+@pytest.mark.parametrize("at", [20, 21, 28])
+def test_a_rank_killed_after_the_last_begin_ends_all(rotated: Path, at: int) -> None:
+    """Its newest segment is there, so nothing is lost, even if no step came into it."""
+    path = [slot.path for slot in slots(rotated) if slot.rank == 1][-1]
+    starts = next(each.entries for each in scans(rotated) if each.slot.path == path)
+    end = next((entry.end for entry in starts if entry.step == at), None)
+    path.write_bytes(path.read_bytes()[: end if end is not None else starts[0].end - 1])
+    found = covered(rotated)
+    assert (found.end, found.lost) == (at, ()) and found.why is not None
+    assert found.why.startswith("rank 1's records end there; other ranks' files hold ")
+
+
+def test_what_was_before_a_segment_that_has_begun_was_written(rotated: Path) -> None:
+    """No rank came to step 21; rank 1's older file is shorter all the same, so it has lost what the others hold."""
+    for slot in slots(rotated):
+        if slot.first_step == 21:
+            whole = slot.path.read_bytes()
+            slot.path.write_bytes(whole[: whole.index(b"TKJR", 12)])
+    path, cut = path_of(rotated, 1), end_of(rotated, 1, 18)
+    path.write_bytes(path.read_bytes()[:cut])
+    found = covered(rotated)
+    assert (found.end, found.lost) == (20, (1,)) and all_messages(found)
+
+
+def test_two_ranks_that_lose_their_newest_segment_end_where_a_message_is_missing(rotated: Path) -> None:
+    for slot in slots(rotated):
+        if slot.first_step == 21 and slot.rank < 2:
+            spoil(slot.path, "flipped")
+    found = covered(rotated)
+    assert found.end == 20 and found.why is not None
+    assert found.why.startswith("the message of rank 0 for step 21 is in no file; rank 0's seg-00000021.a1.tkj is")
+
+
+def test_a_rank_whose_disk_was_full_has_lost_what_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process went on, so the others' records count: its file must not look as after a kill."""
+    for rank in (0, 2):
+        write(tmp_path, rank, range(11, 31))
+    resting = frames.write
+
+    def full(handle: Any, parts: Any) -> int:
+        if len(scans(tmp_path)[1].entries) < 14:
+            return resting(handle, parts)
+        handle.write(parts[0][:40])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(frames, "write", full)
+    with pytest.raises(AssertionError):  # `write` expects no problem
+        write(tmp_path, 1, range(11, 31))
+    found = covered(tmp_path)
+    assert (found.end, found.lost, found.why) == (30, (1,), None) and all_messages(found)
+    assert found.steps[13].entries.keys() == {0, 1, 2}, "what was whole counts"
 
 
 @pytest.mark.parametrize("step", [27, 30])

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal_files import BUCKETS, RANKS, head_of, message, origin, rows_of, scans, write
 
-from trainingkit.recovery.journal import JournalWriter, differing, frames, patched, row_name, slots
+from trainingkit.recovery.journal import JournalWriter, Scan, differing, frames, patched, row_name, slots
+from trainingkit.recovery.journal.outdated import unneeded
 from trainingkit.recovery.journal.segments import segment_path
-from trainingkit.recovery.journal.writer import QUEUE_STEPS, unneeded
+from trainingkit.recovery.journal.writer import QUEUE_STEPS
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3)
 NAMES = st.text("abc$", max_size=2)
@@ -116,13 +117,47 @@ def test_a_segment_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     assert slots(tmp_path)[0].path.read_bytes() == before
 
 
-def test_a_living_writer_is_not_further_behind_than_its_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that takes nothing: the step after the last that fits waits until it does."""
+def hold(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """From now on the disk takes nothing, until the event is set."""
     taken, resting = threading.Event(), frames.write
     monkeypatch.setattr(frames, "write", lambda handle, parts: taken.wait() and resting(handle, parts))
+    return taken
+
+
+@pytest.mark.parametrize("base", [10, 12], ids=["first", "next"])
+def test_a_segment_is_there_when_its_beginning_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: int
+) -> None:
+    """With all that was appended before: else a kill could leave what looks like a loss."""
     writer = JournalWriter(tmp_path, fsync_s=60.0, queue_bytes=1 << 20)
-    monkeypatch.setattr(writer, "_begun", 1)
+    if base > 10:
+        writer.begin(origin(0), oldest_step=0)
+    taken = hold(monkeypatch)
+    for step in range(11, base + 1):
+        writer.append(step, head_of(step, first=step == 11), {})
+    seen: list[Scan] = []
+
+    def begin() -> None:
+        writer.begin(origin(0, base_step=base), oldest_step=0)
+        seen.extend(scans(tmp_path))
+
+    beginning = threading.Thread(target=begin)
+    beginning.start()
+    beginning.join(0.2)
+    assert beginning.is_alive(), "the disk has not taken it"
+    taken.set()
+    beginning.join(10.0)
+    writer.close()
+    assert seen[-1].origin == origin(0, base_step=base)
+    assert [entry.step for found in seen for entry in found.entries] == list(range(11, base + 1))
+    assert writer.waited_s > 0.1
+
+
+def test_a_living_writer_is_not_further_behind_than_its_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that takes nothing: the step after the last that fits waits until it does."""
+    writer = JournalWriter(tmp_path, fsync_s=60.0, queue_bytes=1 << 20)
     writer.begin(origin(0), oldest_step=0)
+    taken = hold(monkeypatch)
     for step in range(11, 11 + QUEUE_STEPS):
         writer.append(step, head_of(step, first=step == 11), {})
     step = 11 + QUEUE_STEPS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 from pathlib import Path
 
 import pytest
@@ -98,6 +100,55 @@ def test_the_hosts_memory_does_not_bring_back_what_was_left(run: RunFolder) -> N
         assert not memory.exists()
     newest = survey(run).newest
     assert newest is not None and newest.end == 33
+
+
+@pytest.mark.parametrize("copies", [0, 1])
+def test_a_full_disk_leaves_everything_as_it_was(run: RunFolder, monkeypatch: pytest.MonkeyPatch, copies: int) -> None:
+    """It has room for so many files: not for the segment, or for that and not for the snapshot in memory."""
+    alone(run)
+    with Snapshots(run.snapshots, keep=9) as snapshots:
+        memory = folder_of_run(run.snapshots)
+        snapshots.save(40, {"model/a": torch.zeros(2)}, {}, memory=memory, wait=True)
+        before = {path: path.read_bytes() if path.is_file() else b"" for path in run.root.rglob("*")}
+        copied: list[Path] = []
+
+        def full(source: Path, target: Path) -> None:
+            if len(copied) == copies:
+                raise OSError(errno.ENOSPC, "No space left on device", str(target))
+            copied.append(target)
+            target.write_bytes(source.read_bytes())
+
+        monkeypatch.setattr(shutil, "copy2", full)
+        with pytest.raises(CheckpointError) as told:
+            set_back(run, 33, ready=lambda: pytest.fail("something moves"))
+        assert str(told.value).startswith(
+            "The run could not be set back: No space left on device.\n  field:     aside\n"
+        )
+        assert told.value.next_step == "Nothing has changed: free space, and run the same command again."
+        assert "aside" in told.value.found and len(copied) == copies
+        after = {path: path.read_bytes() if path.is_file() else b"" for path in run.root.rglob("*")}
+        assert {path: data for path, data in after.items() if path.name != "aside"} == before
+        assert survey(run).in_memory == (40,)
+        shutil.rmtree(memory)
+
+
+@pytest.mark.parametrize("how", ["damaged", "far shorter"])
+def test_a_rank_that_lost_records_does_not_end_the_others_earlier(tmp_path: Path, how: str) -> None:
+    """Set back to a step that the others hold: cut where the damage begins, its file would look as after a kill."""
+    run = RunFolder(tmp_path / "run")
+    run.create()
+    snapshot(run, 10, 1)
+    for rank in range(RANKS):
+        write(run.journal, rank, range(11, 13 if (rank, how) == (1, "far shorter") else 91))
+    if how == "damaged":
+        path = next(slot.path for slot in slots(run.journal) if slot.rank == 1)
+        whole = path.read_bytes()
+        at = whole.rindex(b"TKJR", 0, len(whole) // 4)
+        path.write_bytes(whole[: at + 30] + b"?" + whole[at + 31 :])
+    assert [(lead.end, lead.covered.lost) for lead in survey(run).leads] == [(90, (1,))]
+    assert set_back(run, 60).replayed == 50
+    assert [(lead.end, lead.covered.lost) for lead in survey(run).leads] == [(60, (1,))]
+    assert set_back(run, 60).moved == ()
 
 
 def test_a_run_that_went_on_with_another_number_of_ranks(run: RunFolder) -> None:

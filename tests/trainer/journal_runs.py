@@ -17,6 +17,7 @@ from torch import nn
 from ranks import Context
 from trainingkit.core.errors import CheckpointError
 from trainingkit.recovery import snapshots
+from trainingkit.recovery.journal import slots
 from trainingkit.sync.listening import of_gradients
 from trainingkit.trainer.kit import Kit
 from trainingkit.trainer.recipe import KitConfig
@@ -85,12 +86,17 @@ def train(
         kill: a step, and how many seconds after it every rank dies.
         options: sections over the settings; `spoil` makes that step's gradient infinite on rank 1; `only` ends with
             the state that the run begins with; `own_rate` sets the learning rate in the loop, before each step, and
-            `own_groups` weight decay and betas; `held` lets no snapshot come to its end; `noted` appends a hash of each
-            step's state to a file of the rank's, and takes no step more before it dies; `waits` waits for snapshots.
+            `own_groups` weight decay and betas; `strange` takes that step with a setting that is a function without a
+            name; `older` writes the journal as an earlier version did; `meddles` (step, part) changes parameters or
+            the optimizer's state after that step; `held` lets no snapshot come to its end; `noted` appends a hash of
+            each step's state to a file of the rank's, and takes no step more before it dies; `waits` waits for
+            snapshots.
     """
     spoil, only = options.pop("spoil", None), options.pop("only", False)
     own_rate, own_groups = options.pop("own_rate", False), options.pop("own_groups", False)
     noted, waits = options.pop("noted", False), options.pop("waits", False)
+    strange, older = options.pop("strange", None), options.pop("older", False)
+    meddles = options.pop("meddles", None)
     if options.pop("held", False):
         snapshots.write_snapshot = lambda target, job: threading.Event().wait()
     seed_all(1)
@@ -100,6 +106,8 @@ def train(
     seed_all(2 + context.rank)
     states: dict[int, State] = {}
     with Kit(open_rank(context, Path(folder)), model, optimizer, settings_of(sync, **options), rate=rate) as kit:
+        if older and kit.journal is not None:
+            kit.journal._shared = _without_groups(kit.journal._shared)
         begun = {"step": kit.step_number, **state_of(kit, optimizer, rate)}
         for batch in kit.batches(uneven(context.rank)) if not only else ():
             if own_rate:
@@ -107,9 +115,14 @@ def train(
             if own_groups:
                 other = {"weight_decay": 0.05 * (1 + kit.step_number), "betas": (0.9 / (1 + kit.step_number), 0.99)}
                 optimizer.param_groups[0].update(other)
+            if strange == kit.step_number + 1:
+                optimizer.param_groups[0]["other"] = lambda: None
             spoiled = spoil == kit.step_number + 1 and context.rank == 1
             kit.step(loss_fn, (batch[0] * float("inf"), batch[1]) if spoiled else batch)
+            optimizer.param_groups[0].pop("other", None)
             states[kit.step_number] = state_of(kit, optimizer, rate)
+            if meddles is not None and meddles[0] == kit.step_number:
+                MEDDLING[meddles[1]](model, optimizer)
             if noted:
                 note(Path(folder), context.rank, kit.step_number, states[kit.step_number])
             if waits:
@@ -121,6 +134,33 @@ def train(
         written = kit.journal.written_bytes if kit.journal else 0
         kit._engine.sync.close()
     return states, {**begun, "written": written}
+
+
+def _clamp(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.clamp_(-0.05, 0.05)
+
+
+MEDDLING = {"parameters": _clamp, "the optimizer's state": lambda _, optimizer: optimizer.state.clear()}
+
+
+def _without_groups(shared: Any) -> Any:
+    return lambda *args, **how: {name: value for name, value in shared(*args, **how).items() if name != "groups"}
+
+
+def saved_twice(context: Context, folder: str) -> tuple[list[str], list[int]]:
+    """Save again after the step of the last snapshot; what the journal says of it, and where its segments begin."""
+    model = Wide()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
+    with Kit(open_rank(context, Path(folder)), model, optimizer, settings_of({}, run={"steps": 8})) as kit:
+        for batch in kit.batches(uneven(context.rank)):
+            kit.step(loss_fn, batch)
+        assert kit.journal is not None
+        kit._saving.save(kit.step_number, wait=True)
+        said = kit.journal._writer.problems()
+        found = [slot.first_step for slot in slots(kit.session.run.journal) if slot.rank == context.rank]
+    return said, found
 
 
 def note(folder: Path, rank: int, step: int, state: State) -> None:
@@ -135,7 +175,7 @@ def noted_last(folder: Path, rank: int) -> dict[int, str]:
     return dict(json.loads(line) for line in lines)
 
 
-def refused(context: Context, folder: str) -> str:
+def refused(context: Context, folder: str, codec: str) -> str:
     """Resume with an optimizer that fails on rank 1 alone; what each rank is told."""
     model = Wide()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
@@ -143,7 +183,7 @@ def refused(context: Context, folder: str) -> str:
     if context.rank == 1:
         optimizer.register_step_pre_hook(_fails)
     try:
-        Kit(open_rank(context, Path(folder)), model, optimizer, settings_of({}), rate=rate)
+        Kit(open_rank(context, Path(folder)), model, optimizer, settings_of({"codec": codec}), rate=rate)
     except CheckpointError as error:
         return str(error).splitlines()[0]
     return "resumed"

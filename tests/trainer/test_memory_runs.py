@@ -51,7 +51,7 @@ def test_killed_and_resumed_from_memory(pool: Pool, tmp_path: Path, later: int) 
     memory = folder_of_run(run.snapshots)
     assert memory.is_dir()
     assert pool.run(train, 2, str(run.root), later) == straight
-    told = [(step, text) for step, event, text in events(run.root) if "memory" in text]
+    told = [(step, text) for step, event, text in events(run.root) if event == "snapshot" and "memory" in text]
     text = "Snapshot of step 6 was put together from the hosts' memory: there was none on disk."
     assert told == [(6, text)]
     assert losses(run.root) == losses(tmp_path / "straight")

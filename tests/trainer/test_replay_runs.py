@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journal_runs import STEPS, State, noted_last, refused, train
+from journal_runs import INT4, STEPS, State, noted_last, refused, saved_twice, train
 from small_runs import digest, events
 
 from ranks import Pool, RankFailed
@@ -93,6 +93,73 @@ def test_without_its_newest_snapshots_a_run_is_replayed_to_its_end(
     again: State = {**options, "run": {"steps": steps}}
     resumed = run(pool, folder, sync, ranks=ranks, only=True, **again)
     assert check_same(resumed, before, folder) == steps == STEPS
+
+
+def test_a_step_with_a_setting_that_cannot_be_recorded_ends_the_replay_before_it(pool: Pool, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    before = run(pool, folder, {}, ranks=2, strange=9, **NO_SNAPSHOT)
+    lose_newest(folder)
+    resumed = run(pool, folder, {}, ranks=2, only=True, **NO_SNAPSHOT)
+    assert check_same(resumed, before, folder) == 8
+    told = [text for _, event, text in events(folder) if event == "journal"]
+    assert told == [
+        "Step 9 was taken with a setting of the optimizer that cannot be recorded (other): after a loss the run goes "
+        "on before it, or from a later snapshot.",
+        "The journal ends at step 8: step 9 was taken with a setting of the optimizer that the journal could not keep: "
+        "other.",
+    ]
+
+
+@pytest.mark.parametrize("part", ["parameters", "the optimizer's state"])
+def test_what_the_loop_changed_itself_ends_the_replay_before_the_next_step(
+    pool: Pool, tmp_path: Path, part: str
+) -> None:
+    folder = tmp_path / "run"
+    before = run(pool, folder, {}, ranks=2, meddles=(9, part), **NO_SNAPSHOT)
+    lose_newest(folder)
+    resumed = run(pool, folder, {}, ranks=2, only=True, **NO_SNAPSHOT)
+    assert check_same(resumed, before, folder) == 9
+    (told,) = [text for _, event, text in events(folder) if event == "journal"]
+    assert told.startswith(
+        f"The replay ends at step 9: before step 10 the loop itself changed {part}, which the journal"
+    )
+
+
+def test_what_the_loop_changed_right_after_the_snapshot_leaves_nothing_to_replay(pool: Pool, tmp_path: Path) -> None:
+    """It also comes from the snapshot, which was taken before."""
+    folder = tmp_path / "run"
+    run(pool, folder, {}, ranks=2, meddles=(16, "parameters"))
+    lose_newest(folder)
+    assert run(pool, folder, {}, ranks=2, only=True)[0][1]["step"] == 16
+    assert not any(event == "replay" for _, event, _ in events(folder))
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["gone", "another run's"])
+def test_a_journal_that_is_not_there_is_said(pool: Pool, tmp_path: Path, other: bool) -> None:
+    folder = tmp_path / "run"
+    run(pool, folder, {}, ranks=2)
+    lose_newest(folder)
+    shutil.rmtree(RunFolder(folder).journal)
+    if other:
+        run(pool, tmp_path / "other", {}, ranks=2)
+        shutil.copytree(RunFolder(tmp_path / "other").journal, RunFolder(folder).journal)
+    assert run(pool, folder, {}, ranks=2, only=True)[0][1]["step"] == 16
+    text = "A journal was kept, but nothing of this run's is there: it goes on from step 16."
+    assert (16, "journal", text) in events(folder)
+
+
+def test_a_second_save_of_a_step_lets_the_segment_be(pool: Pool, tmp_path: Path) -> None:
+    assert pool.run(saved_twice, 2, str(tmp_path / "run")) == [([], [1, 9])] * 2
+
+
+def test_a_journal_of_an_earlier_version_is_not_taken_for_another_optimizers(pool: Pool, tmp_path: Path) -> None:
+    """Its records do not hold the settings of groups."""
+    folder = tmp_path / "run"
+    run(pool, folder, {}, ranks=2, older=True)
+    lose_newest(folder)
+    assert run(pool, folder, {}, ranks=2, only=True)[0][1]["step"] == 16
+    text = "an earlier version wrote it, which did not keep the settings of the optimizer's groups"
+    assert (16, "journal", f"8 steps of the journal were not replayed: {text}.") in events(folder)
 
 
 def test_under_auto_a_run_is_replayed_to_where_it_went_plain(pool: Pool, tmp_path: Path) -> None:
@@ -180,10 +247,13 @@ def test_a_snapshot_in_memory_is_where_a_replay_begins(pool: Pool, tmp_path: Pat
     assert text.startswith("Snapshot of step 10, then ")
 
 
-def test_a_refusal_of_one_rank_is_told_to_all(pool: Pool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("codec", [INT4, "auto"])
+def test_a_refusal_of_one_rank_is_told_to_all(pool: Pool, tmp_path: Path, codec: str) -> None:
+    """Under "auto", too, where ranks that come through prepare the next rung together."""
     folder = tmp_path / "run"
-    killed(pool, folder, {}, (4, 0.01))
-    assert pool.run(refused, RANKS, str(folder)) == ["A snapshot failed: ValueError: this rank's own trouble"] * RANKS
+    killed(pool, folder, {"codec": codec}, (4, 0.01))
+    told = pool.run(refused, RANKS, str(folder), codec)
+    assert told == ["A snapshot failed: ValueError: this rank's own trouble"] * RANKS
 
 
 def test_what_cannot_be_replayed_is_said_and_not_taken(pool: Pool, tmp_path: Path) -> None:

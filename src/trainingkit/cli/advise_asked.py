@@ -103,7 +103,8 @@ class Asked:
             if value is None
         ]
         if missing:
-            raise _refused("params", f"no {' and no '.join(missing)}", "all of them", f"For example: {EXAMPLE}")
+            expected = "--step, --link and --ranks beside it"
+            raise _refused("params", f"no {' and no '.join(missing)}", expected, f"For example: {EXAMPLE}")
         if not 1 <= self.params < 1e14:
             raise _refused("params", f"{self.params:g}", "1 or more", f"For example: {EXAMPLE}")
         if not 0 < self.backward_share < 1:

@@ -20,7 +20,7 @@ def bench_time_to_loss(*, job: Job = JOB, now: Now = NOW, kept: Kept = KEPT) -> 
     by the clock), every30 (loss by rounds of a job that talks every 30 steps), compose (the result of what is kept;
     always done).
 
-    For example:
+    Examples, part by part:
       trainingkit bench time-to-loss --part curves --budget 60
       trainingkit bench time-to-loss --part times --links 25mbit --groups judged,today
       trainingkit bench time-to-loss --part compose --json time-to-loss.json --page time-to-loss.html

@@ -34,6 +34,7 @@ def evaluate(
     json_
         Print one JSON object instead of a line.
     """
+    from trainingkit.cli.finding import run_folder
     from trainingkit.core.errors import ConfigError
     from trainingkit.trainer.loading import evaluate_run
 
@@ -46,7 +47,7 @@ def evaluate(
             next_step="Leave it out to take all validation samples.",
         )
 
-    result = evaluate_run(run, step=step, samples=samples)
+    result = evaluate_run(run_folder(run).root, step=step, samples=samples)
     if json_:
         sys.stdout.write(json.dumps(result) + "\n")
     else:

@@ -21,10 +21,11 @@ def export(run: Path, output: Path | None = None, *, step: int | None = None) ->
     step
         Which snapshot; default: the newest whole one.
     """
+    from trainingkit.cli.finding import run_folder
     from trainingkit.models.export import export_pretrained
     from trainingkit.trainer.loading import load_trained
 
-    trained = load_trained(run, step=step)
+    trained = load_trained(run_folder(run).root, step=step)
     target = output or trained.run.root / "export"
     export_pretrained(trained.model, target)
     sys.stdout.write(f"Model of step {trained.step}: {target}\n")

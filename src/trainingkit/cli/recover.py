@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
+    from trainingkit.cli.recover_asked import Skips, Span
     from trainingkit.core.runfolder import RunFolder
-
-_SPAN = re.compile(r"(\d+)\.\.(\d+)")
+    from trainingkit.recovery.journal import Setback
 
 
 def recover(
@@ -25,10 +24,12 @@ def recover(
     """Show what a run can go back to, or set it back to a step.
 
     A resume goes by itself from the newest whole snapshot to the last step that the journal covers. To go back further,
-    set the run back first: what is newer is put aside below RUN/aside, and nothing is deleted.
+    set the run back first: what is newer is put aside below RUN/aside, and nothing is deleted. Batches that were to be
+    left out after that step are named, and no longer are.
 
     Examples:
       trainingkit recover runs/default-20261130-120000 --inspect
+      trainingkit recover runs/default-20261130-120000 --to-step 57 --inspect
       trainingkit recover runs/default-20261130-120000 --to-step 57
       trainingkit recover runs/default-20261130-120000 --to-step 57 --skip-batches 58..60
 
@@ -37,60 +38,75 @@ def recover(
     run
         The run folder. No job may be at work in it, except for --inspect.
     inspect
-        List snapshots, the journal's segments, their damage, and the steps that are covered. The default.
+        List snapshots, the journal's segments, their damage, and the steps that are covered. The default. With
+        --to-step: say what setting back would do, and change nothing.
     to_step
         Make this the step that a resume goes on from.
     skip_batches
         With --to-step: leave out the batches that steps A to B would take next, written A..B. May be repeated.
     """
-    from trainingkit.core.runfolder import RunFolder
+    from trainingkit.cli.finding import run_folder
+    from trainingkit.cli.recover_asked import asked_span
 
-    folder = RunFolder.existing(run)
-    spans = [_span(text, to_step) for text in skip_batches or ()]
+    folder = run_folder(run)
+    spans = [asked_span(text, to_step) for text in skip_batches or ()]
     if to_step is None or inspect:
-        from trainingkit.cli.recover_print import print_survey
-        from trainingkit.recovery.journal import survey
-
-        print_survey(survey(folder), folder)
-    if to_step is not None:
+        _show(folder, to_step, spans)
+    else:
         with folder.locked():
             _set_back(folder, to_step, spans)
     return 0
 
 
-def _set_back(folder: RunFolder, step: int, spans: list[tuple[int, int]]) -> None:
-    from trainingkit.core import decisions
-    from trainingkit.recovery.journal import set_back
+def _show(folder: RunFolder, step: int | None, spans: list[Span]) -> None:
+    from trainingkit.cli.recover_asked import Skips, lead_to, out_of_reach
+    from trainingkit.cli.recover_print import print_survey, print_would
+    from trainingkit.recovery.journal import survey
+    from trainingkit.trainer.skipping import read_skips
+
+    found = survey(folder)
+    print_survey(found, folder)
+    if step is None:
+        return
+    lead = lead_to(found, step)
+    if lead is None:
+        raise out_of_reach(found, folder, step)
+    print_would(found, lead, folder, step, Skips.at(step, read_skips(folder), spans))
+
+
+def _set_back(folder: RunFolder, step: int, spans: list[Span]) -> None:
+    from trainingkit.cli.recover_asked import Skips
+    from trainingkit.cli.recover_print import print_done
     from trainingkit.trainer.skipping import read_skips, write_skips
 
     before = read_skips(folder)
-    kept = [span for span in before if span[0] <= step]
-    done = set_back(folder, step, ready=lambda: write_skips(folder, [*before, *spans]) if spans else None)
-    if kept != before or spans:
-        write_skips(folder, [*kept, *spans])
-    left_out = "".join(f"; batches of steps {first} to {last} are left out" for first, last in spans)
-    reason = f"asked for with trainingkit recover{left_out}"
+    skips = Skips.at(step, before, spans)
+    done = _moved(folder, step, lambda: write_skips(folder, [*before, *spans]) if spans else None)
+    if skips.dropped or spans:
+        write_skips(folder, [*skips.kept, *spans])
+    _note(folder, step, skips)
+    print_done(done, folder, skips)
+
+
+def _moved(folder: RunFolder, step: int, ready: Callable[[], object]) -> Setback:
+    """Set back; a step that cannot be reached is bad input, and the error names all that can."""
+    from trainingkit.cli.recover_asked import out_of_reach
+    from trainingkit.core.errors import CheckpointError
+    from trainingkit.recovery.journal import set_back, survey
+
+    try:
+        return set_back(folder, step, ready=ready)
+    except CheckpointError as error:
+        if error.field != "--to-step":
+            raise
+        raise out_of_reach(survey(folder), folder, step) from error
+
+
+def _note(folder: RunFolder, step: int, skips: Skips) -> None:
+    from trainingkit.cli.recover_print import spans_in_words
+    from trainingkit.core import decisions
+
+    left_out = "".join(f"; batches of steps {first} to {last} are left out" for first, last in skips.asked)
+    dropped = f"; no longer left out: batches of {spans_in_words(skips.dropped)}" if skips.dropped else ""
+    reason = f"asked for with trainingkit recover{left_out}{dropped}"
     decisions.record(folder.decisions, step=step, choice="set back to step", value=step, reason=reason)
-    if done.aside is not None:
-        sys.stdout.write(f"Put aside: {', '.join(done.moved)}\n  in {done.aside}\n")
-    journal = f" and {done.replayed} steps of the journal" if done.replayed else ""
-    sys.stdout.write(f"A resume goes on from step {step}: the snapshot of step {done.snapshot_step}{journal}.\n")
-    for first, last in spans:
-        sys.stdout.write(f"It leaves out the batches of steps {first} to {last}.\n")
-    sys.stdout.write(f"Continue:  trainingkit resume {folder.root}\n")
-
-
-def _span(text: str, to_step: int | None) -> tuple[int, int]:
-    from trainingkit.core.errors import ConfigError
-
-    match = _SPAN.fullmatch(text)
-    first, last = (int(match[1]), int(match[2])) if match else (0, -1)
-    if match is None or last < first or to_step is None or first <= to_step:
-        raise ConfigError(
-            "These batches cannot be left out.",
-            field="--skip-batches",
-            found=text if to_step is not None else f"{text} without --to-step",
-            expected="A..B, two steps after that of --to-step, A not after B",
-            next_step="For example: --to-step 57 --skip-batches 58..60",
-        )
-    return first, last

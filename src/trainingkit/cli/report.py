@@ -18,8 +18,8 @@ def report(run: Path, *, output: Path | None = None) -> None:
         run: the run folder.
         output: where to write the page; report.html in the run folder when not given.
     """
-    from trainingkit.core.runfolder import RunFolder
+    from trainingkit.cli.finding import run_folder
     from trainingkit.report import write
 
-    page = write(RunFolder.existing(run), output)
+    page = write(run_folder(run), output)
     sys.stdout.write(f"The page is {page}\n")

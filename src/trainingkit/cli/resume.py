@@ -12,6 +12,7 @@ from cyclopts import Parameter
 def resume(
     run: Path,
     *,
+    workers: str | None = None,
     set_: Annotated[list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)] = None,
 ) -> int:
     """Continue a run from its newest whole snapshot, to the very sample where it stood.
@@ -22,25 +23,30 @@ def resume(
     Examples:
       trainingkit resume runs/default-20261130-120000
       trainingkit resume runs/default-20261130-120000 --set run.steps=800 --set snapshot.every=20
-      trainingkit resume runs/default-20261130-120000 --set workers=3
+      trainingkit resume runs/default-20261130-120000 --workers 3
 
     Parameters
     ----------
     run
         The run folder.
+    workers
+        Go on with so many workers, or with 2:4 as `train` does; the same as --set workers=N. A journal is of the old
+        number and is not replayed then.
     set_
         Change a setting of the run, as section.key=value; it is noted on the page. May be repeated. What the snapshot
         or the order of the data depends on (model, data, optimizer, seed) cannot change.
     """
+    from trainingkit.cli.asked import workers_overrides
+    from trainingkit.cli.finding import run_folder
+    from trainingkit.cli.interrupted import or_interrupted
     from trainingkit.cli.running import run_recipe
-    from trainingkit.core.runfolder import RunFolder
     from trainingkit.recovery import newest_good
     from trainingkit.recovery.memory import left_in_memory
     from trainingkit.trainer.advice import no_whole_snapshot
     from trainingkit.trainer.changes import note, resumed_recipe
 
-    folder = RunFolder.existing(run)
-    recipe, changes = resumed_recipe(folder, set_ or ())
+    folder = run_folder(run)
+    recipe, changes = resumed_recipe(folder, [*workers_overrides(workers), *(set_ or [])])
     if not any(folder.snapshots.glob("step-*")) and not left_in_memory(folder.snapshots):
         raise no_whole_snapshot(folder, [])
 
@@ -51,4 +57,6 @@ def resume(
         for change in changes:
             sys.stdout.write(f"Changed: {change}\n")
 
-    return run_recipe(recipe, folder, resuming=True, on_begin=begin)
+    return or_interrupted(
+        folder, lambda: run_recipe(recipe, folder, resuming=True, on_begin=begin), otherwise="train again"
+    )

@@ -16,6 +16,7 @@ from trainingkit.cluster.place import Place, find_place
 from trainingkit.core import exitcodes, outcome
 from trainingkit.core.errors import TrainingKitError
 from trainingkit.core.files import write_atomic
+from trainingkit.core.folderlock import LET_GO_S
 from trainingkit.core.outcome import Verdict
 from trainingkit.core.runfolder import RunFolder
 
@@ -40,7 +41,7 @@ def run_recipe(
             on_begin()
         return _join(recipe, run if resuming else None, place)
     run.create()
-    with run.locked():
+    with run.locked(wait_s=LET_GO_S, shared=True):
         outcome.clear(run)
         _write_recipe(recipe, run)
         on_begin()
@@ -81,7 +82,7 @@ def _alone(recipe: Recipe, run: RunFolder) -> Verdict:
     from trainingkit.trainer.fit import Trainer
 
     try:
-        Trainer(recipe, run=run).fit()
+        Trainer(recipe, run=run).fit(joins=True)
     except Exception as error:
         outcomes = outcome.read(run) or {0: outcome.leave_failure(run, 0, 0, error)}
         return outcome.verdict(outcomes, 1, {})

@@ -54,9 +54,10 @@ def train(
         from trainingkit.cli.dryrun import show
 
         return show(loaded)
+    from trainingkit.cli.interrupted import or_interrupted
     from trainingkit.cli.preflight import check_start
     from trainingkit.cli.running import run_recipe
 
     run = RunFolder(Path(loaded.run.folder or new_run_path(Path("runs"), loaded.name)).absolute())
     check_start(loaded, run)
-    return run_recipe(loaded, run)
+    return or_interrupted(run, lambda: run_recipe(loaded, run), otherwise="train again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -13,7 +14,10 @@ FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def to_file(path: Path) -> Callable[[], None]:
-    """Send all log records of this process to `path`, too. Returns what undoes it."""
+    """Send all log records of this process to `path`, too. Returns what undoes it.
+
+    Lines that cannot be written (a full disk) are told on stderr by `logging` itself; they stop nothing.
+    """
     handler = logging.FileHandler(path, mode="a", encoding="utf-8")
     handler.setFormatter(logging.Formatter(FORMAT))
     root = logging.getLogger()
@@ -26,7 +30,8 @@ def to_file(path: Path) -> Callable[[], None]:
         logging.captureWarnings(False)
         root.removeHandler(handler)
         root.setLevel(level)
-        handler.close()
+        with contextlib.suppress(OSError):
+            handler.close()
 
     return undo
 

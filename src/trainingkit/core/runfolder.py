@@ -6,6 +6,7 @@ decisions.jsonl         automatic choices, with reasons  written by rank 0
 logs/rank-*.log         log lines and native stderr      written by each rank
 outcomes/rank-*.json    how each rank ended              written by each rank, read by the CLI for its exit code
 snapshots/step-*/       checkpoints, manifest last       written by recovery
+.lock                   held by the job at work in it    taken by rank 0 and our own launcher
 stop                    a request to save and stop       made by a person, removed by rank 0 when it is met
 journal/rank-*/         steps since a snapshot           written by each rank, read by resume and recover
 skips.json              batches to leave out             written by recover, read by the loop
@@ -15,14 +16,19 @@ report.html             the page                         written by report
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import os
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainingkit.core.errors import RunFolderError
+from trainingkit.core.folderlock import hold
+
+_FREE_SPACE = "Free space there, or set run.folder to another disk."
+_REMEDIES = {errno.ENOSPC: _FREE_SPACE, errno.EDQUOT: _FREE_SPACE}
 
 
 @dataclass(frozen=True)
@@ -99,40 +105,43 @@ class RunFolder:
         Raises:
             RunFolderError: it cannot be made or written.
         """
-        try:
+        with self.written():
             for folder in (self.metrics_folder, self.outcomes_folder, self.logs_folder, self.snapshots):
                 folder.mkdir(parents=True, exist_ok=True)
             probe = self.root / f".writable.{os.getpid()}"
             probe.write_bytes(b"")
             probe.unlink()
+
+    @contextlib.contextmanager
+    def written(self) -> Iterator[None]:
+        """Context that turns an OSError of what is written into the folder into one that a person can act on.
+
+        Raises:
+            RunFolderError: something could not be written.
+        """
+        try:
+            yield
         except OSError as error:
             raise RunFolderError(
                 f"The run folder cannot be written: {error.strerror}.",
                 field="run.folder",
                 found=str(self.root),
                 expected="a folder that can be created or written",
-                next_step="Set run.folder to another path, or mend its permissions.",
+                next_step=_REMEDIES.get(error.errno or 0, "Set run.folder to another path, or mend its permissions."),
             ) from error
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the folder for one job on this host; the kernel lets go of it when the process ends, however it ends.
+    def locked(self, *, wait_s: float = 0.0, shared: bool = False, joins: bool = False) -> AbstractContextManager[None]:
+        """Hold the folder for one job; the kernel lets go of it when the processes end, however they end.
+
+        Args:
+            wait_s: how long to wait for another job to end.
+            shared: let rank 0 of this job join.
+            joins: be that rank 0, of a job that has begun.
 
         Raises:
             RunFolderError: another job is at work in it.
         """
-        with open(self.root / ".lock", "w", encoding="utf-8") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise RunFolderError(
-                    "Another job is at work in this run folder.",
-                    field="run.folder",
-                    found=str(self.root),
-                    expected="a folder that no running job uses",
-                    next_step="Wait until it has ended, or stop it; then resume.",
-                ) from error
-            yield
+        return hold(self.root / ".lock", wait_s=wait_s, shared=shared, joins=joins)
 
     @staticmethod
     def existing(path: str | Path) -> RunFolder:

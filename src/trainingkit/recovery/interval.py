@@ -11,15 +11,19 @@ from __future__ import annotations
 
 import math
 
+LEAST_S = 1e-3
+"""What is measured or read from records counts at least as much: a clock may have been set back."""
+
 
 def best_interval_s(cost_s: float, between_failures_s: float) -> float:
     """Seconds of training between two snapshots.
 
     Args:
-        cost_s: seconds that one snapshot keeps training from going on, more than 0.
-        between_failures_s: mean seconds between two failures of the whole job, more than 0.
+        cost_s: seconds that one snapshot keeps training from going on.
+        between_failures_s: mean seconds between two failures of the whole job.
+            Either counts as a millisecond where it is less.
     """
-    assert cost_s > 0.0 and between_failures_s > 0.0
+    cost_s, between_failures_s = max(cost_s, LEAST_S), max(between_failures_s, LEAST_S)
     if cost_s >= 2.0 * between_failures_s:
         return between_failures_s
     share = cost_s / (2.0 * between_failures_s)

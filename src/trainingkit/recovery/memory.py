@@ -6,12 +6,17 @@ may die: then the files of its ranks are in the memory of their neighbours, on o
     BASE/<run>/rank-R/step-00000120/   own files, the neighbour's, and the manifest of the whole snapshot
     BASE/<run>/rank-R/.partial/        being written
 
-<run> is the first line of a file beside the run's snapshots. A run that is set back gets another (`leave_memory`), so
-that no host's memory brings the way back that was left; the lines that follow are the names it had before.
+<run> is in a file beside the run's snapshots, below a line that says which folder the file was written for: its inode,
+and the id of its file system. In a copy of a run folder that is another one, so the copy has no memory; a folder that
+was renamed keeps it, one that was moved to another file system does not. (The id is statvfs's and not the device's
+number, which differs between hosts that mount the same network file system.) A run that is set back gets another <run>
+(`leave_memory`), so that no host's memory brings the way back that was left; the lines that follow are the names it had
+before.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 import uuid
@@ -38,20 +43,20 @@ Files = dict[str, FileRecord]
 
 
 def folder_of_run(snapshots: Path, *, base: Path = BASE) -> Path:
-    """Where a run's snapshots in memory are, on each of its hosts. A run folder that is made anew has another one.
+    """Where a run's snapshots in memory are, on each of its hosts. A run folder that is made anew, or copied from
+    another, has another one.
 
     Raises:
         OSError: the run's identity cannot be read or written.
     """
-    path = snapshots / ID_FILE
-    if not path.exists():
-        write_atomic(path, uuid.uuid4().hex)
+    if not _names(snapshots):
+        _write_names(snapshots, [uuid.uuid4().hex])
     return _folders(snapshots, base)[0]
 
 
 def has_memory(snapshots: Path) -> bool:
-    """Whether a run ever kept snapshots in memory."""
-    return (snapshots / ID_FILE).exists()
+    """Whether a run ever kept snapshots in memory, in this very folder."""
+    return bool(_names(snapshots))
 
 
 def former_folders(snapshots: Path, *, base: Path = BASE) -> list[Path]:
@@ -61,14 +66,29 @@ def former_folders(snapshots: Path, *, base: Path = BASE) -> list[Path]:
 
 def leave_memory(snapshots: Path) -> None:
     """What hosts have in memory of this run does not count from now on. Raises OSError."""
-    path = snapshots / ID_FILE
-    if path.exists():
-        write_atomic(path, "\n".join([uuid.uuid4().hex, *path.read_text(encoding="ascii").split()]))
+    names = _names(snapshots)
+    if names:
+        _write_names(snapshots, [uuid.uuid4().hex, *names])
 
 
 def _folders(snapshots: Path, base: Path) -> list[Path]:
+    return [base / f"trainingkit-{name}" for name in _names(snapshots)]
+
+
+def _names(snapshots: Path) -> list[str]:
+    """Names that this run has, the newest first; none where the file is that of another folder."""
     path = snapshots / ID_FILE
-    return [base / f"trainingkit-{name}" for name in path.read_text(encoding="ascii").split()] if path.exists() else []
+    words = path.read_text(encoding="ascii").split() if path.exists() else []
+    return words[1:] if words[:1] == [_identity(snapshots)] else []
+
+
+def _write_names(snapshots: Path, names: Sequence[str]) -> None:
+    write_atomic(snapshots / ID_FILE, "\n".join([_identity(snapshots), *names]))
+
+
+def _identity(snapshots: Path) -> str:
+    """Of a folder: the same after a rename and on every host that mounts it, another one for a copy."""
+    return f"{os.statvfs(snapshots).f_fsid:x}:{snapshots.stat().st_ino}"
 
 
 def left_in_memory(snapshots: Path, *, base: Path = BASE) -> bool:

@@ -39,15 +39,17 @@ def flatten(optimizer: Optimizer, group_names: Names) -> tuple[dict[str, Tensor]
         hyper = {key: value for key, value in group.items() if key != "params"}
         tensors |= {f"group/{index}/{key}": value for key, value in hyper.items() if isinstance(value, Tensor)}
         groups.append({"params": list(names)} | {k: v for k, v in hyper.items() if not isinstance(v, Tensor)})
-    return tensors, {"groups": groups, "state": state}
+    return tensors, {"class": type(optimizer).__qualname__, "groups": groups, "state": state}
 
 
 def restore(optimizer: Optimizer, group_names: Names, tensors: Mapping[str, Tensor], rest: Mapping[str, Any]) -> None:
     """Put everything back that `flatten` gave; other names in `tensors` are ignored.
 
     Raises:
-        CheckpointError: other parameters or groups than those of `optimizer`. Nothing has been changed then.
+        CheckpointError: another class, other parameters or other groups than those of `optimizer`. Nothing has been
+            changed then.
     """
+    _check_class(optimizer, rest.get("class"))
     _check_groups(group_names, rest["groups"])
     by_name = _parameters(optimizer, group_names)
     state = _unflatten(tensors, rest["state"])
@@ -64,6 +66,23 @@ def _parameters(optimizer: Optimizer, group_names: Names) -> dict[str, tuple[Ten
     """Each parameter by name, with its group."""
     groups = zip(optimizer.param_groups, group_names, strict=True)
     return {name: (p, group) for group, names in groups for name, p in zip(names, group["params"], strict=True)}
+
+
+def _check_class(optimizer: Optimizer, saved: str | None) -> None:
+    """The state of one optimizer says nothing to another, even where its parameters are the same.
+
+    Args:
+        saved: the class by name, without its module, which may be renamed; None in snapshots of older versions.
+    """
+    own = type(optimizer).__qualname__
+    if saved not in (None, own):
+        raise CheckpointError(
+            "The optimizer is not of the class that made the snapshot.",
+            field="optimizer",
+            found=own,
+            expected=saved,
+            next_step=f"Build the loop with {saved} again, or begin a new run in another folder.",
+        )
 
 
 def _check_groups(own: Names, saved: Sequence[Mapping[str, Any]]) -> None:

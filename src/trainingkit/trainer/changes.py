@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import shlex
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainingkit.core import decisions
+from trainingkit.core import decisions, toml
 from trainingkit.core.errors import ConfigError
 from trainingkit.core.runfolder import RunFolder
-from trainingkit.trainer.recipe import Recipe, load_recipe, load_run_recipe, resolved_text
+from trainingkit.trainer.recipe import KitConfig, Recipe, load_recipe, load_run_recipe, resolved_text
+from trainingkit.trainer.seal import check_seal
 
 FREE = (
     "run.log_every",
@@ -54,7 +55,7 @@ SAID = {
     "sync.max_every": "the controller may choose otherwise from here on",
     "sync.replay": "the controller may choose otherwise from here on",
     "sync.bucket_mb": "sums may be taken in another order",
-    "data.path": "the data must be the same there; their number is checked",
+    "data.path": "the data must be the same there; their number is checked, and other content is said",
 }
 KEPT = {
     "name": "the run stays in its folder",
@@ -65,6 +66,8 @@ KEPT = {
     "optimizer": "the snapshot holds the optimizer's settings, which would win",
 }
 FREE_REASON = "it changes no number"
+OF_THE_FOLDER = ("name", "run.folder")
+"""What a script says of the folder in which it goes on: the folder is the same, however it is spelt."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +95,26 @@ def resumed_recipe(run: RunFolder, overrides: Iterable[str]) -> tuple[Recipe, li
     old = load_run_recipe(run)
     new = load_recipe(str(run.recipe), overrides)
     before, after = _settings(old), _settings(new)
-    differing = sorted(name for name in before | after if before.get(name) != after.get(name))
-    return new, [_judged(name, before.get(name), after.get(name), run) for name in differing]
+    anew = f"trainingkit train {shlex.quote(str(run.recipe))} --set run.folder=NEW --set"
+    return new, _judged_all(before, after, lambda setting: f"{anew} {setting}=...")
+
+
+def changes_of_script(run: RunFolder, config: KitConfig) -> list[Change]:
+    """What a script changes with which a run goes on, against the settings that the run's folder keeps.
+
+    The folder of an earlier version may lack settings, which had their defaults, or have some that are no more.
+
+    Raises:
+        ConfigError: one that may not change; or the folder's own recipe was changed.
+    """
+    check_seal(run.recipe)
+    after = _settings(config)
+    before = {**_settings(KitConfig()), **dict(_flat(toml.load(run.recipe), ""))}
+    for name in [name for name in before if name not in after and rule_of(name) is None]:
+        del before[name]
+    for name in OF_THE_FOLDER:
+        before[name] = after.get(name)
+    return _judged_all(before, after, lambda setting: f"name another run.folder, and set {setting} there.")
 
 
 def note(run: RunFolder, changes: Iterable[Change], *, step: int) -> None:
@@ -114,14 +135,19 @@ def rule_of(setting: str) -> str | None:
     return next((name for name in names if name in FREE or name in SAID or name in KEPT), None)
 
 
-def _judged(setting: str, old: Any, new: Any, run: RunFolder) -> Change:
+def _judged_all(before: Mapping[str, Any], after: Mapping[str, Any], anew: Callable[[str], str]) -> list[Change]:
+    """What differs, judged; `anew` says how to begin a new run with a setting that may not change."""
+    differing = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    return [_judged(name, before.get(name), after.get(name), anew(name)) for name in differing]
+
+
+def _judged(setting: str, old: Any, new: Any, anew: str) -> Change:
     rule = rule_of(setting)
     if rule in FREE:
         return Change(setting, old, new, FREE_REASON)
     if rule in SAID:
         return Change(setting, old, new, SAID[rule])
     reason = KEPT[rule] if rule is not None else "nobody has said that it may"
-    anew = f"trainingkit train {shlex.quote(str(run.recipe))} --set run.folder=NEW --set {setting}=..."
     raise ConfigError(
         f"This setting cannot change when a run is resumed: {reason}.",
         field=setting,
@@ -131,7 +157,7 @@ def _judged(setting: str, old: Any, new: Any, run: RunFolder) -> Change:
     )
 
 
-def _settings(recipe: Recipe) -> dict[str, Any]:
+def _settings(recipe: KitConfig) -> dict[str, Any]:
     """Every setting of a resolved recipe by its dotted name."""
     return dict(_flat(tomllib.loads(resolved_text(recipe)), ""))
 

@@ -60,6 +60,7 @@ class Ending:
 
         Raises:
             CheckpointError: the last snapshot could not be written.
+            RunFolderError: the outcome could not be written.
         """
         self._keeper.close()
         if stopped:
@@ -68,7 +69,8 @@ class Ending:
             if self._session.rank == 0:
                 self._session.run.stop.unlink(missing_ok=True)
         status = "preempted" if stopped else "done"
-        Outcome(self._session.rank, status, exit_code_of(stopped), step).write(self._session.run)
+        with self._session.run.written():
+            Outcome(self._session.rank, status, exit_code_of(stopped), step).write(self._session.run)
         self._wait_for_outcomes()
         self._release()
         if self._on_close is not None and self._session.rank == 0:

@@ -54,7 +54,7 @@ class Rate(Protocol):
 @dataclass(frozen=True)
 class StepResult:
     """What one finished step was. `lrs` are the groups' learning rates that it was taken with, and `groups` their other
-    settings (`trainer.groups`). `agreed` are the control
+    settings (`trainer.groups`). `probe` is what `StepEngine.probe` gave before the update. `agreed` are the control
     lane's sums over all ranks; of the step before, where ranks train apart, so that none waits for the others' present
     step.
     """
@@ -68,11 +68,16 @@ class StepResult:
     lr: float
     lrs: tuple[float, ...]
     groups: tuple[Mapping[str, Any], ...]
+    probe: dict[str, int]
     agreed: list[float]
 
 
 class StepEngine:
-    """Takes micro-batches; every `accumulate`-th completes a step."""
+    """Takes micro-batches; every `accumulate`-th completes a step.
+
+    Attributes:
+        probe: looks at the state before each update.
+    """
 
     def __init__(
         self,
@@ -91,6 +96,7 @@ class StepEngine:
         max_aborts: int,
         tell_loss: Callable[[float], None],
     ) -> None:
+        self.probe: Callable[[], dict[str, int]] = dict
         self.sync = sync
         self.model = model
         self.optimizer = optimizer
@@ -186,7 +192,7 @@ class StepEngine:
     def _finish(self) -> StepResult:
         losses = torch.stack([loss.float() for loss in self._losses])
         lrs = tuple(float(group["lr"]) for group in self.optimizer.param_groups)
-        groups = settings_of(self.optimizer)
+        groups, probe = settings_of(self.optimizer), self.probe()
         with self._clock.phase("update"):
             loss = float(losses.mean())
             self._tell_loss(loss)
@@ -208,6 +214,7 @@ class StepEngine:
             lr=max(lrs, default=0.0),
             lrs=lrs,
             groups=groups,
+            probe=probe,
             agreed=self._agreed,
         )
         self._forget_step()

@@ -12,7 +12,8 @@ ASKED = ("preempted", "early_stop")
 def seen(records: Iterable[Record], *, attempt: int) -> tuple[float, int]:
     """Seconds that attempts before `attempt` trained, and how many of them ended without having been asked to.
 
-    One that did all its steps, or was stopped, is no failure.
+    One that did all its steps, or was stopped, is no failure. One whose records end before they begin, because the
+    clock was set back, counts as no time.
     """
     begun: list[StartRecord] = []
     ended_s: dict[int, float] = {}
@@ -28,7 +29,7 @@ def seen(records: Iterable[Record], *, attempt: int) -> tuple[float, int]:
             if isinstance(record, EventRecord) and record.event in ASKED:
                 asked.add(record.attempt)
     earlier = [start for start in begun if start.attempt < attempt]
-    trained_s = sum(ended_s[start.attempt] - start.time_s for start in earlier)
+    trained_s = sum(max(0.0, ended_s[start.attempt] - start.time_s) for start in earlier)
     failures = sum(
         1
         for start in earlier

@@ -56,16 +56,17 @@ class Trainer:
         self.recipe = recipe if isinstance(recipe, Recipe) else load_recipe(str(recipe), overrides)
         self._run = run
 
-    def fit(self, *, capture: bool = False) -> FitResult:
+    def fit(self, *, capture: bool = False, joins: bool = False) -> FitResult:
         """Train to the end, or to an agreed stop. Leaves an outcome file for this rank in either case.
 
         Args:
             capture: send stderr, and on all ranks but 0 stdout, to the log file.
+            joins: this rank is part of a job that holds the run folder already.
 
         Raises:
             TrainingKitError, or what the user's own code raised.
         """
-        session = open_session(self.recipe, run=self._run, capture=capture)
+        session = open_session(self.recipe, run=self._run, capture=capture, joins=joins)
         try:
             kit, corpus = self._build(session)
         except BaseException as error:

@@ -4,7 +4,8 @@ A step's record on one rank:
 
     numbers   of this step, the same on all ranks: committed or not, the gradient's norm, each group's learning rate
     shared    what changed of: the buckets and how each travelled, what had no gradient, clip norm, synchroniser, other
-              settings of the optimizer's groups
+              settings of the optimizer's groups, and which of them could not be recorded
+    probe     of the state before the update (`trainer.probe`)
     own       what changed of this rank's place in the data, and of whatever else the loop keeps
     blobs     row/<bucket>/<owner>  the agreed messages of this rank and of the one before it
               random/<generator>    where it changed;   buffer/<name>  on ranks 0 and 1, where it changed
@@ -35,6 +36,7 @@ from trainingkit.sync.listening import of_gradients
 from trainingkit.sync.squeezed import Squeezed
 from trainingkit.trainer.buffers import ModelBuffers
 from trainingkit.trainer.engine import StepResult
+from trainingkit.trainer.groups import unknown_in
 from trainingkit.trainer.rng import random_state
 from trainingkit.trainer.sections import JournalSection
 from trainingkit.trainer.session import Session
@@ -108,7 +110,8 @@ class Journalling:
         self._pending: list[tuple[Agreed, dict[int, bytes]]] = []
         self._said: dict[str, dict[str, Any]] = {}
         self._written: dict[str, int] = {}
-        self._warned = False
+        self._warned: set[str] = set()
+        self._begun_after: int | None = None
         self._writer = JournalWriter(
             session.run.journal, fsync_s=section.fsync_s, queue_bytes=round(section.queue_mb * 1e6)
         )
@@ -136,7 +139,7 @@ class Journalling:
 
     def begin(self, step: int, *, base_attempt: int) -> None:
         """A segment begins after `step`, whose state `base_attempt` came to, in a snapshot or in a replay."""
-        self._said, self._written = {}, {}
+        self._said, self._written, self._begun_after = {}, {}, step
         kept = [place.step for place in layout.places(self._session.run.snapshots) if place.kind == layout.PUBLISHED]
         self._writer.begin(
             Origin(
@@ -151,8 +154,9 @@ class Journalling:
         )
 
     def saved(self, step: int) -> None:
-        """A snapshot of `step` is under way: the segments rotate."""
-        self.begin(step, base_attempt=self._session.attempt)
+        """A snapshot of `step` is under way: the segments rotate, unless one has begun there."""
+        if step != self._begun_after:
+            self.begin(step, base_attempt=self._session.attempt)
 
     def step(self, step: int, result: StepResult, extra: Mapping[str, Any]) -> None:
         """A step is over, committed or not. Collective where the model has buffers.
@@ -163,8 +167,11 @@ class Journalling:
         pending, self._pending = self._pending, []
         self._buffers.align()
         covered = bool(pending)
+        unrecorded = unknown_in(result.groups)
         if result.committed and not covered:
-            self._warn_once(step)
+            self._warn_once(step, "sent no squeezed gradients, and only those are kept")
+        elif result.committed and unrecorded is not None:
+            self._warn_once(step, f"was taken with a setting of the optimizer that cannot be recorded ({unrecorded})")
         head = {
             "numbers": {
                 "committed": result.committed,
@@ -173,6 +180,7 @@ class Journalling:
             },
             "shared": self._difference("shared", self._shared(pending, result, covered=covered)),
             "own": self._difference("own", {"extra": dict(extra)}),
+            "probe": result.probe,
             "loss": result.loss,
             "tokens": result.tokens,
         }
@@ -200,6 +208,7 @@ class Journalling:
             "absent": [name for p, name in self._names.items() if p.requires_grad and p.grad is None],
             "clip_norm": self._clip_norm,
             "groups": {str(index): dict(group) for index, group in enumerate(result.groups)},
+            "unrecorded": unknown_in(result.groups),
             "sync": self._sync.progress(),
             "wire": self._sync.wire_format,
         }
@@ -229,12 +238,11 @@ class Journalling:
         self._written |= sums
         return changed
 
-    def _warn_once(self, step: int) -> None:
-        if self._warned:
+    def _warn_once(self, step: int, why: str) -> None:
+        if why in self._warned:
             return
-        self._warned = True
-        text = "sent no squeezed gradients, and only those are kept: after a loss the run goes on before them"
-        self.say("journal", f"Step {step} {text}, or from a later snapshot.")
+        self._warned.add(why)
+        self.say("journal", f"Step {step} {why}: after a loss the run goes on before it, or from a later snapshot.")
 
 
 def buffer_bytes(buffer: torch.Tensor) -> bytes:

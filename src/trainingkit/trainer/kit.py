@@ -27,6 +27,7 @@ from trainingkit.sync.control import ControlLane
 from trainingkit.trainer.apart import agreed_weights, settle
 from trainingkit.trainer.assembling import assemble, go_on
 from trainingkit.trainer.building import describe_model
+from trainingkit.trainer.datamark import data_mark
 from trainingkit.trainer.ending import Ending, exit_code_of, is_plain_exit
 from trainingkit.trainer.engine import LossFn, Rate, StepResult
 from trainingkit.trainer.evaluate import evaluate
@@ -84,12 +85,13 @@ class Kit:
         self._engine, self._keeper, self._buffers = parts.engine, parts.keeper, parts.buffers
         self.journal = parts.journal
         loop = Loop(parts.sync, model, optimizer, rate, parts.buffers)
-        begun = go_on(session, config, parts.keeper, loop, self._note)
+        begun = go_on(session, config, parts.keeper, loop, self._note, data=data)
         self.step_number, self.replayed, self._restored = begun.step, begun.replayed, begun.state
         self._recorder = Recorder(
             session, start_step=self.step_number, total=self._total, log_every=config.run.log_every
         )
-        self._saving = Saving(self._keeper, self.journal, self._buffers, self._recorder, self._extra)
+        fixed = data_mark(data)
+        self._saving = Saving(self._keeper, self.journal, self._buffers, self._recorder, self._extra, fixed=fixed)
         self._tell_beginning(parts.sync)
         lane = ControlLane(session.control_group, width=1)
         self._passes = Passes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -126,7 +127,7 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
         ConfigError: anything that cannot be used, with field, found, expected and next step.
     """
     path = find_recipe(name)
-    recipe = check(Recipe, toml.apply_overrides(toml.load(path), overrides), options=True)
+    recipe = check(Recipe, toml.apply_overrides(_over_its_base(path), overrides), options=True)
     for section in (recipe.model_section, recipe.data_section, recipe.optimizer_section, recipe.schedule_section):
         section()
     if recipe.run.steps is None:
@@ -138,6 +139,50 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
             next_step="Add it, for example with --set run.steps=100.",
         )
     return recipe
+
+
+def _over_its_base(path: Path) -> toml.Table:
+    """A recipe laid over what it extends, and that over what it extends itself."""
+    path, above, seen = path.resolve(), list[toml.Table](), list[Path]()
+    while path not in seen and (own := _extending(path)) is not None:
+        seen.append(path)
+        above.insert(0, own)
+        path = _extended(path, own.pop("extends")).resolve()
+    table = toml.load(path)  # extends nothing, or cannot be used: then this says why
+    for own in above:
+        table = toml.overlay(table, own)
+    return table
+
+
+def _extending(path: Path) -> toml.Table | None:
+    """What a file says, with its `extends`; None where it extends nothing by a name or cannot be read."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return table if isinstance(table.get("extends"), str) else None
+
+
+def _extended(path: Path, name: str) -> Path:
+    """The file that `path` extends: one that lies there as seen from `path`, or a bundled recipe by its name.
+
+    Raises:
+        ConfigError: neither exists.
+    """
+    beside = path.parent / name
+    known = bundled_recipes()
+    if beside.is_file():
+        return beside
+    if name in known:
+        return known[name]
+    close = nearest(name, known)
+    raise ConfigError(
+        f"There is no recipe {name!r} that {path.name} could extend.",
+        field="extends",
+        found=str(beside),
+        expected=f"a file, its path as seen from {path.name}; or one of: {', '.join(sorted(known))}",
+        next_step=f'Did you mean extends = "{close}"?' if close else "Choose one of these, or mend the path.",
+    )
 
 
 def load_run_recipe(run: RunFolder) -> Recipe:

@@ -16,14 +16,15 @@ from typing import Any
 
 import torch
 
-from trainingkit.recovery.journal import MARK, Base, Cover, Entry, Scan, cover, scan, slots
+from trainingkit.core.errors import CheckpointError
+from trainingkit.recovery.journal import MARK, Base, Cover, Entry, Scan, cover, scan, slots, until
 from trainingkit.recovery.together import agree
 from trainingkit.sync.contract import Sync
 from trainingkit.sync.listening import of_gradients
 from trainingkit.sync.residualstate import in_gradients, state_in
 from trainingkit.trainer.alongside import Alike, find_alike, without_own
 from trainingkit.trainer.journalling import not_covered
-from trainingkit.trainer.retaking import Loop, take
+from trainingkit.trainer.retaking import Loop, take, taken_elsewhere
 from trainingkit.trainer.rng import random_state, set_random_state
 from trainingkit.trainer.session import Session
 
@@ -74,24 +75,26 @@ def replay(
             say("damaged", f"The journal of rank {found.slot.rank}, {found.slot.path.name}, is damaged {found.problem}")
     covered = cover(base, scans)
     _say_others(scans, base, say)
+    if not any(found.origin is not None and found.origin.run == base.run for found in scans):
+        say("journal", f"A journal was kept, but nothing of this run's is there: it goes on from step {step}.")
     if covered.why is not None:
         say("journal", f"The journal ends at step {covered.end or step}: {covered.why}.")
     if not covered.steps:
         return None
-    why = _unlike(loop, covered)
+    whys = agree(session.snapshot_group, lambda: _unlike(loop, covered), doing="replaying the journal")
+    why = next((each for each in whys if each is not None), None)
     if why is not None:
         say("journal", f"{len(covered.steps)} steps of the journal were not replayed: {why}.")
         return None
     owed = _owed(session, loop.sync)
+    taken, why = _take_all(session, loop, covered)
+    if why is not None:
+        say("journal", f"The replay ends at step {step + taken}: {why}.")
+    covered = until(covered, step + taken)
+    if not covered.steps:
+        return None
     alike = find_alike(session, covered, state)
-    done = dict(state)
-
-    def again() -> None:
-        for each in covered.steps:
-            take(loop, each, session)
-        done.update(_finish(session, loop, covered, state, alike))
-
-    agree(session.snapshot_group, again, doing="replaying the journal")
+    left = _finish(session, loop, covered, state, alike)
     seconds = time.perf_counter() - began
     count = len(covered.steps)
     text = (
@@ -100,7 +103,36 @@ def replay(
         f"of |residual| is {owed:.4g})."
     )
     last = covered.steps[-1]
-    return Replayed(last.step, last.attempt, done, count, seconds, text + _losses(covered, step, alike))
+    return Replayed(last.step, last.attempt, left.state, count, seconds, text + _losses(covered, step, alike))
+
+
+def _take_all(session: Session, loop: Loop, covered: Cover) -> tuple[int, str | None]:
+    """Take steps up to the first that was taken in another state: how many, and what tells that. All ranks call it.
+
+    Raises:
+        CheckpointError: a step could not be taken, or ranks found different ends.
+    """
+
+    def mine() -> tuple[int, str | None]:
+        for index, each in enumerate(covered.steps):
+            why = taken_elsewhere(loop, each, session.rank)
+            if why is not None:
+                return index, why
+            take(loop, each, session)
+        return len(covered.steps), None
+
+    ends = agree(session.snapshot_group, mine, doing="replaying the journal")
+    taken, why = min(ends, key=lambda end: end[0])
+    if any(end != taken for end, _ in ends):
+        last = covered.steps[0].step + taken - 1
+        raise CheckpointError(
+            "The ranks did not come to the same end of the journal.",
+            field="journal",
+            found=f"{why} on one of them, and not on all",
+            expected="every rank in the state in which the step was taken",
+            next_step=f"Go on before that step: trainingkit recover RUN --to-step {last}",
+        )
+    return taken, why
 
 
 def base_of(step: int, state: Mapping[str, Any], world_size: int) -> Base | None:
@@ -143,18 +175,39 @@ def _unlike(loop: Loop, covered: Cover) -> str | None:
     if differs:
         return "gradients travel otherwise in this run than when it was written"
     groups = len(loop.optimizer.param_groups)
-    if any(len(step.numbers["lrs"]) != groups or "groups" not in step.shared for step in covered.steps):
-        return f"it is not of an optimizer with {groups} group{'s' if groups > 1 else ''} and its settings"
+    if any("groups" not in step.shared for step in covered.steps):
+        return "an earlier version wrote it, which did not keep the settings of the optimizer's groups"
+    if any(len(step.numbers["lrs"]) != groups for step in covered.steps):
+        return f"it is not of an optimizer with {groups} group{'s' if groups > 1 else ''}"
     return None
 
 
-def _finish(session: Session, loop: Loop, covered: Cover, state: Mapping[str, Any], alike: Alike) -> dict[str, Any]:
-    """What is set once, as the last step left it: synchroniser, buffers, random state; returns the loop's state."""
+@dataclass(frozen=True)
+class _Left:
+    """What the last step left: this rank's state of the loop, and those of its random states that changed."""
+
+    state: dict[str, Any]
+    random: dict[str, Any]
+
+
+def _finish(session: Session, loop: Loop, covered: Cover, state: Mapping[str, Any], alike: Alike) -> _Left:
+    """Set once, as the last step left it: the synchroniser, buffers, random states. All ranks call it."""
+    left: list[_Left] = []
+
+    def mine() -> None:
+        left.append(_leave(session, loop, covered, state, alike))
+
+    agree(session.snapshot_group, mine, doing="replaying the journal")
+    _settle(loop)
+    set_random_state({**random_state(), **left[0].random})
+    return left[0]
+
+
+def _leave(session: Session, loop: Loop, covered: Cover, state: Mapping[str, Any], alike: Alike) -> _Left:
+    """The synchroniser's progress and the buffers are set. No collective: ranks may fail alone here."""
     last, gradients = covered.steps[-1], of_gradients(loop.sync)
     assert gradients is not None
     gradients.catch_up(last.shared["sync"])
-    if gradients is not loop.sync:  # it goes where the pilot says when it takes a state
-        loop.sync.load_state_dict(gradients.state_dict())
     for name, data in _newest(covered, "buffer/", range(session.world_size)).items():
         buffer = loop.buffers.persistent()[name]
         if not data:
@@ -163,10 +216,18 @@ def _finish(session: Session, loop: Loop, covered: Cover, state: Mapping[str, An
         with torch.no_grad():
             buffer.copy_(values.view(buffer.shape))
     if session.rank not in last.own:
-        return without_own(state, next(iter(last.own.values()))["extra"], alike)
+        return _Left(without_own(state, next(iter(last.own.values()))["extra"], alike), {})
     drawn = _newest(covered, "random/", (session.rank,))
-    set_random_state({**random_state(), **{name: json.loads(data) for name, data in drawn.items()}})
-    return {**state, **last.own[session.rank]["extra"]}
+    return _Left({**state, **last.own[session.rank]["extra"]}, {n: json.loads(data) for n, data in drawn.items()})
+
+
+def _settle(loop: Loop) -> None:
+    """A synchroniser that may change its kind goes where the pilot says when it takes a state. All ranks call it: they
+    prepare that together, so no rank may have failed before.
+    """
+    gradients = of_gradients(loop.sync)
+    if gradients is not None and gradients is not loop.sync:
+        loop.sync.load_state_dict(gradients.state_dict())
 
 
 def _newest(covered: Cover, prefix: str, ranks: Container[int]) -> dict[str, bytes]:

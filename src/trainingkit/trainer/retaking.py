@@ -19,6 +19,7 @@ from trainingkit.sync.listening import of_gradients
 from trainingkit.trainer.buffers import ModelBuffers
 from trainingkit.trainer.engine import Rate
 from trainingkit.trainer.groups import set_settings
+from trainingkit.trainer.probe import OPTIMIZER, PARAMETERS, probe
 from trainingkit.trainer.session import Session
 
 NORM_TOLERANCE = 1e-4
@@ -54,6 +55,25 @@ def take(loop: Loop, step: Step, session: Session) -> None:
         if loop.rate is not None:
             loop.rate.step()
     loop.optimizer.zero_grad(set_to_none=True)
+
+
+def taken_elsewhere(loop: Loop, step: Step, rank: int) -> str | None:
+    """What tells that a step was not taken in the state that is here now; None where nothing does.
+
+    Args:
+        rank: this one; where its record is lost, another's tells of the parameters alone.
+    """
+    own = step.entries.get(rank)
+    entry = own or next(iter(step.entries.values()))
+    told = entry.head.get("probe") or {}
+    found = probe(loop.optimizer) if told else {}
+    for part in (PARAMETERS, OPTIMIZER) if own is not None else (PARAMETERS,):
+        if told.get(part) != found.get(part):
+            return (
+                f"before step {step.step} the loop itself changed {part}, which the journal does not keep (checksum of "
+                f"a sample: found {found[part]:08x}, expected {told[part]:08x})"
+            )
+    return None
 
 
 def _was_another(step: int, name: str) -> CheckpointError:

@@ -25,6 +25,7 @@ class Saving:
     Args:
         journal: None where none is kept.
         extra: gives this rank's place in the data and what else the loop keeps.
+        fixed: what each snapshot keeps, too, and no step changes.
     """
 
     def __init__(
@@ -34,12 +35,15 @@ class Saving:
         buffers: ModelBuffers,
         recorder: Recorder,
         extra: Callable[[], dict[str, Any]],
+        *,
+        fixed: Mapping[str, Any],
     ) -> None:
         self._keeper = keeper
         self._journal = journal
         self._buffers = buffers
         self._recorder = recorder
         self._extra = extra
+        self._fixed = dict(fixed)
 
     def begin(self, step: int, restored: Mapping[str, Any] | None, replayed: Replayed | None) -> None:
         """The loop goes on after `step`.
@@ -106,4 +110,4 @@ class Saving:
         self._recorder.event(step, "snapshot", f"Snapshot of step {step}.", show=False)
 
     def _state(self) -> dict[str, Any]:
-        return self._extra() | ({} if self._journal is None else {MARK: self._journal.mark})
+        return self._extra() | self._fixed | ({} if self._journal is None else {MARK: self._journal.mark})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +18,8 @@ from trainingkit.cluster.meeting import Meeting, join, lane, leave
 from trainingkit.cluster.place import Place, find_place
 from trainingkit.cluster.threads import threads_per_worker
 from trainingkit.core import decisions, outcome, records
-from trainingkit.core.errors import ConfigError
+from trainingkit.core.errors import ConfigError, RunFolderError
+from trainingkit.core.folderlock import LET_GO_S
 from trainingkit.core.logging import capture_output, to_file
 from trainingkit.core.runfolder import RunFolder, new_run_path
 from trainingkit.precision.compute import choose_compute
@@ -62,17 +65,20 @@ class Session:
         return self.place.world_size
 
     def close(self) -> None:
-        """Leave the process groups and the log file."""
+        """Leave the process groups, the log file, and the run folder to others."""
         leave()
         self.on_close()
 
 
-def open_session(config: KitConfig, *, run: RunFolder | None = None, capture: bool = False) -> Session:
+def open_session(
+    config: KitConfig, *, run: RunFolder | None = None, capture: bool = False, joins: bool = False
+) -> Session:
     """Join the peers and set this process up.
 
     Args:
         run: the run folder, if it is known; else `run.folder` of the config, or a new one below `runs/`.
         capture: send stderr, and on all ranks but 0 stdout, to the log file.
+        joins: this process's job holds the run folder already; else rank 0 takes it for the session's life.
 
     Raises:
         ClusterError, ConfigError, RunFolderError: with what to do about it.
@@ -80,14 +86,23 @@ def open_session(config: KitConfig, *, run: RunFolder | None = None, capture: bo
     place = find_place()
     device = choose_device(config.run.device, place.local_rank)
     backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
-    timeout_s = config.sync.timeout_s
-    meeting = join(place, join_s=config.sync.join_s, timeout_s=timeout_s, backend=backend)
-    group = meeting.group if meeting else None
+    meeting = join(place, join_s=config.sync.join_s, timeout_s=config.sync.timeout_s, backend=backend)
     number = next(_OPENED)
     folder = run or RunFolder(_agreed_path(meeting, number, config, place))
     folder.create()
-    _forget_outcomes(folder, place)
-    stop_logging = to_file(folder.log(place.rank))
+    with contextlib.ExitStack() as closing:
+        _hold(folder, meeting, place, closing, joins=joins, join_s=config.sync.join_s)
+        _forget_outcomes(folder, place)
+        closing.callback(to_file(folder.log(place.rank)))
+        session = _set_up(config, folder, meeting, place, device, capture=capture)
+        return dataclasses.replace(session, on_close=closing.pop_all().close)
+
+
+def _set_up(
+    config: KitConfig, folder: RunFolder, meeting: Meeting | None, place: Place, device: torch.device, *, capture: bool
+) -> Session:
+    """What a process of this job computes with, and its lanes. All ranks call it."""
+    group, timeout_s = meeting.group if meeting else None, config.sync.timeout_s
     if capture:
         capture_output(folder.log(place.rank), keep_stdout=place.rank == 0)
     threads = threads_per_worker(place.local_world_size, wanted=config.run.threads)
@@ -99,8 +114,9 @@ def open_session(config: KitConfig, *, run: RunFolder | None = None, capture: bo
     if place.rank == 0:
         shared = f"{place.local_world_size} workers share this host's cores"
         cores = "set in the recipe" if config.run.threads else shared
-        decisions.record(folder.decisions, step=0, choice="threads per worker", value=threads, reason=cores)
-        decisions.record(folder.decisions, step=0, choice="compute type", value=compute, reason=why)
+        with folder.written():
+            decisions.record(folder.decisions, step=0, choice="threads per worker", value=threads, reason=cores)
+            decisions.record(folder.decisions, step=0, choice="compute type", value=compute, reason=why)
     return Session(
         place=place,
         group=group,
@@ -111,7 +127,6 @@ def open_session(config: KitConfig, *, run: RunFolder | None = None, capture: bo
         threads=threads,
         run=folder,
         attempt=attempt,
-        on_close=stop_logging,
     )
 
 
@@ -153,6 +168,44 @@ def _agreed_path(meeting: Meeting | None, number: int, config: KitConfig, place:
         )
     path = Path(config.run.folder or new_run_path(RUNS, config.name)).absolute()
     return Path(meeting.keep(f"run/{number}", str(path))) if meeting else path
+
+
+def _hold(
+    folder: RunFolder,
+    meeting: Meeting | None,
+    place: Place,
+    closing: contextlib.ExitStack,
+    *,
+    joins: bool,
+    join_s: float,
+) -> None:
+    """Rank 0 takes the folder until `closing` is closed; where it cannot, all ranks say so.
+
+    It waits a little for what a killed job has left. After a restart that may be the rank 0 of before, on a host that
+    is gone, whose lock a file server keeps for a while: it waits half as long as ranks wait for each other (`join_s`).
+
+    Raises:
+        RunFolderError: another job is at work in it.
+    """
+    refusal: RunFolderError | None = None
+    if place.rank == 0:
+        wait_s = join_s / 2 if place.max_restarts else min(LET_GO_S, join_s / 2)
+        try:
+            closing.enter_context(folder.locked(wait_s=wait_s, joins=joins))
+        except RunFolderError as error:
+            refusal = error
+    problem = _shared(meeting, "refusal", refusal.problem if refusal else "")
+    if problem:
+        if meeting is not None:
+            dist.all_reduce(torch.zeros(1), group=meeting.group)
+        leave()
+        raise refusal or RunFolderError(
+            problem,
+            field="run.folder",
+            found=str(folder.root),
+            expected="a folder that no running job uses",
+            next_step="See what rank 0 says.",
+        )
 
 
 def _forget_outcomes(folder: RunFolder, place: Place) -> None:

@@ -27,7 +27,7 @@ def main(run_path: str) -> None:
     run = RunFolder(Path(run_path))
     rank = find_place().rank
     try:
-        Trainer(load_run_recipe(run), run=run).fit(capture=True)
+        Trainer(load_run_recipe(run), run=run).fit(capture=True, joins=True)
     except BaseException as error:
         traceback.print_exc()
         if not run.outcome(rank).exists():

@@ -4,7 +4,7 @@
 steps after a snapshot are complete. What a record means is known to `trainer.journalling` and `trainer.replaying`.
 """
 
-from trainingkit.recovery.journal.cover import Base, Cover, check_reaches, cover
+from trainingkit.recovery.journal.cover import Base, Cover, check_reaches, cover, until
 from trainingkit.recovery.journal.delta import differing, patched
 from trainingkit.recovery.journal.segments import Entry, Origin, Scan, Slot, scan, slots
 from trainingkit.recovery.journal.setback import Setback, set_back
@@ -34,4 +34,5 @@ __all__ = [
     "set_back",
     "slots",
     "survey",
+    "until",
 ]

@@ -20,8 +20,9 @@ from trainingkit.recovery.journal.writer import QUEUE_STEPS
 LAG_STEPS = QUEUE_STEPS + 1
 """How many steps a rank's file can end before another's when nothing is wrong with it: what may wait in the writer's
 queue, and one step, because no rank ends a step for which another has not sent its part. So all end where it does, and
-nothing of any rank is lost. A file that ends still earlier, or before damage, or that is not there, has lost records:
-the others go on without it."""
+nothing of any rank is lost. A file that ends still earlier, or before damage, has lost records, and so has a rank that
+has no readable segment where another's newest records are: no step is taken before each rank's segment has begun
+(`JournalWriter.begin`). The others go on without it."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,14 @@ class Cover:
         attempt: of the run that wrote the last; None where there are none.
         why: what ends them, in words; None where the journal simply ends.
         lost: ranks that have no record of the last step.
+        ranks: all that took it.
     """
 
     steps: tuple[Step, ...]
     attempt: int | None
     why: str | None
     lost: tuple[int, ...]
+    ranks: tuple[int, ...] = ()
 
     @property
     def end(self) -> int | None:
@@ -64,10 +67,7 @@ class Cover:
 
 def cover(base: Base, scans: Iterable[Scan]) -> Cover:
     """The steps after `base`, up to the newest attempt that leads on from it and completed any."""
-    attempts: dict[int, list[Scan]] = {}
-    for scan in scans:
-        if scan.origin is not None and _belongs(scan.origin, base):
-            attempts.setdefault(scan.slot.attempt, []).append(scan)
+    attempts = _by_attempt(base, list(scans))
     tried = Cover((), None, None, ())
     for attempt in sorted(attempts, reverse=True):
         route = _route(base, attempt, attempts)
@@ -76,6 +76,18 @@ def cover(base: Base, scans: Iterable[Scan]) -> Cover:
             return covered
         tried = covered if tried.why is None else tried
     return tried
+
+
+def _by_attempt(base: Base, scans: Sequence[Scan]) -> dict[int, list[Scan]]:
+    """The segments that belong to the base's run, and those that do not say whose they are, by their place."""
+    attempts: dict[int, list[Scan]] = {}
+    for scan in scans:
+        if scan.origin is not None and _belongs(scan.origin, base):
+            attempts.setdefault(scan.slot.attempt, []).append(scan)
+    for scan in scans:
+        if scan.origin is None and scan.slot.attempt in attempts:
+            attempts[scan.slot.attempt].append(scan)
+    return attempts
 
 
 def _belongs(origin: Origin, base: Base) -> bool:
@@ -124,7 +136,7 @@ def _along(base: Base, route: Sequence[_Leg], attempts: Mapping[int, Sequence[Sc
 
 def _cover_leg(base: Base, leg: _Leg, scans: Sequence[Scan]) -> Cover:
     chains = {rank: chain(base.step, [s for s in scans if s.slot.rank == rank]) for rank in range(base.world_size)}
-    last = _last_of_all(base, chains, scans) if leg.end is None else leg.end
+    last = _last_of_all(base, scans) if leg.end is None else leg.end
     problems = [f"rank {s.slot.rank}'s {s.slot.path.name} is damaged {s.problem}" for s in scans if s.problem]
     steps: list[Step] = []
     why: str | None = None
@@ -136,24 +148,43 @@ def _cover_leg(base: Base, leg: _Leg, scans: Sequence[Scan]) -> Cover:
         steps.append(step)
     if why is not None and problems:
         why = f"{why}; {problems[0]}"
-    lost = tuple(rank for rank in chains if steps and rank not in steps[-1].entries)
-    return Cover(tuple(steps), leg.attempt if steps else None, why, lost)
+    if why is None and leg.end is None:
+        why = _beyond(last, chains)
+    ranks = tuple(chains)
+    return Cover(tuple(steps), leg.attempt if steps else None, why, _without(steps, ranks), ranks)
 
 
-def _last_of_all(base: Base, chains: Mapping[int, Mapping[int, Link]], scans: Sequence[Scan]) -> int:
+def _beyond(last: int, chains: Mapping[int, Mapping[int, Link]]) -> str | None:
+    """That some ranks' records go on after a step, and how far; None where none do."""
+    more = max(max(links, default=last) for links in chains.values()) - last
+    ending = ", ".join(str(rank) for rank, links in chains.items() if last + 1 not in links)
+    if more <= 0:
+        return None
+    return f"rank {ending}'s records end there; other ranks' files hold {more} step{'s' if more > 1 else ''} more"
+
+
+def _last_of_all(base: Base, scans: Sequence[Scan]) -> int:
     """The last step of which every rank that has not lost records has one."""
-    ends = {rank: max(links, default=base.step) for rank, links in chains.items()}
+    readable = [scan for scan in scans if scan.origin is not None]
+    place = max((scan.slot.first_step for scan in readable if scan.entries), default=None)
+    ends = dict.fromkeys(range(base.world_size), base.step)
+    for scan in readable:
+        ends[scan.slot.rank] = max(ends[scan.slot.rank], _end_of(scan))
     newest = max(ends.values())
-    whole = [end for rank, end in ends.items() if end >= newest - LAG_STEPS and not _has_lost(rank, end, scans)]
+    lost = {rank for rank in ends if place is not None and _has_lost(rank, place, readable)}
+    whole = [end for rank, end in ends.items() if end >= newest - LAG_STEPS and rank not in lost]
     return min(whole, default=newest)
 
 
-def _has_lost(rank: int, end: int, scans: Sequence[Scan]) -> bool:
-    """Whether a rank's files are gone, or end with something that a kill does not leave."""
-    own = [scan for scan in scans if scan.slot.rank == rank]
-    ends = [scan.entries[-1].step if scan.entries else scan.slot.first_step - 1 for scan in own]
-    damaged = (at >= end and scan.problem is not None and not scan.cut for at, scan in zip(ends, own, strict=True))
-    return not own or any(damaged)
+def _end_of(scan: Scan) -> int:
+    """The last step that a segment tells to have been written: its own, or that before it."""
+    return scan.entries[-1].step if scan.entries else scan.slot.first_step - 1
+
+
+def _has_lost(rank: int, place: int, readable: Sequence[Scan]) -> bool:
+    """Whether a rank's segment where the newest records are is gone, or ends with what a kill does not leave."""
+    own = [scan for scan in readable if (scan.slot.rank, scan.slot.first_step) == (rank, place)]
+    return not own or any(scan.problem is not None and not scan.cut for scan in own)
 
 
 def check_reaches(covered: Cover, base: Base, step: int) -> Cover:
@@ -171,5 +202,17 @@ def check_reaches(covered: Cover, base: Base, step: int) -> Cover:
             expected=f"{reach}, after the snapshot of step {base.step}" + (f" ({covered.why})" if covered.why else ""),
             next_step="List what is covered with: trainingkit recover RUN --inspect",
         )
+    return until(covered, step)
+
+
+def until(covered: Cover, step: int) -> Cover:
+    """The steps of a cover up to one; all of it where none is later."""
+    if step >= (covered.end or step):
+        return covered
     kept = tuple(each for each in covered.steps if each.step <= step)
-    return Cover(kept, kept[-1].attempt if kept else None, None, covered.lost if kept else ())
+    return Cover(kept, kept[-1].attempt if kept else None, None, _without(kept, covered.ranks) if kept else ())
+
+
+def _without(steps: Sequence[Step], ranks: Iterable[int]) -> tuple[int, ...]:
+    """Ranks that have no record of the last step."""
+    return tuple(rank for rank in ranks if steps and rank not in steps[-1].entries)

@@ -91,6 +91,9 @@ def missing(step: Step, world_size: int) -> str | None:
     """Why a step cannot be replayed; None where it can."""
     if step.numbers["committed"] and not step.shared["covered"]:
         return f"step {step.step} travelled in a way that the journal does not keep"
+    setting = step.shared.get("unrecorded")
+    if step.numbers["committed"] and setting is not None:
+        return f"step {step.step} was taken with a setting of the optimizer that the journal could not keep: {setting}"
     for rank, entry in step.entries.items():
         if entry.head["numbers"] != step.numbers:
             return f"rank {rank} says something else of step {step.step} than rank {next(iter(step.entries))}"

@@ -1,13 +1,14 @@
 """Writing one rank's journal off the step's path: records wait in a bounded queue, a thread appends them.
 
 A record is handed to the kernel as soon as the thread gets to it, so it outlives the process; how much a dead host may
-lose is the fsync interval. A disk that is full, or any other failure, ends the segment: training goes on, and the next
-segment, begun with the next snapshot, tries again.
+lose is the fsync interval. A disk that is full, or any other failure, ends the segment, with a mark: training goes on,
+and the next segment, begun with the next snapshot, tries again.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import threading
 import time
@@ -21,6 +22,7 @@ from trainingkit.core.files import fsync_folder
 from trainingkit.core.logging import LOG
 from trainingkit.recovery.journal import frames, segments
 from trainingkit.recovery.journal.frames import Bytes
+from trainingkit.recovery.journal.outdated import remove, unneeded
 from trainingkit.recovery.journal.segments import Origin
 
 QUEUE_STEPS = 64
@@ -52,7 +54,7 @@ class JournalWriter:
 
     Attributes:
         written_bytes: handed to the kernel so far.
-        waited_s: seconds that steps waited for the queue.
+        waited_s: seconds that steps waited for the queue, or for a segment to begin.
     """
 
     def __init__(self, journal: Path, *, fsync_s: float, queue_bytes: int) -> None:
@@ -64,6 +66,7 @@ class JournalWriter:
         self._queue: collections.deque[_Record | _Begin | None] = collections.deque()
         self._waiting_bytes = 0
         self._waiting = 0
+        self._asked = 0
         self._begun = 0
         self._change = threading.Condition()
         self._problems: list[str] = []
@@ -76,15 +79,20 @@ class JournalWriter:
     def begin(self, origin: Origin, *, oldest_step: int) -> None:
         """End the segment and begin another. Segments that no snapshot needs any more are removed.
 
-        The first one is there, or is known to have failed, when this returns: a rank without a file has lost it.
+        When this returns, what was appended before is written, and the new file is there and says whose it is; or that
+        is known to have failed. No rank takes the next step before: one that has no such file then has lost it
+        (`cover`). Nothing here waits until the disk has it.
 
         Args:
             oldest_step: of the snapshots that are kept.
         """
+        self._asked += 1
         self._put(_Begin(origin, oldest_step))
+        began = time.perf_counter()
         with self._change:
-            while not self._begun:
+            while self._begun < self._asked and self._thread.is_alive():
                 self._change.wait()
+        self.waited_s += time.perf_counter() - began
 
     def append(self, step: int, head: Mapping[str, Any], blobs: Mapping[str, Bytes]) -> int:
         """Hand over one step's record; the blobs must not change any more. Returns its bytes.
@@ -142,10 +150,7 @@ class JournalWriter:
                     self._waiting -= 1
                     self._change.notify_all()
             elif isinstance(item, _Begin):
-                self._guarded(lambda begin=item: self._begin(begin), f"begun after step {item.origin.base_step}")
-                with self._change:
-                    self._begun += 1
-                    self._change.notify_all()
+                self._rotate(item)
             self._guarded(self._sync_if_due, "made durable")
 
     def _patience(self) -> float | None:
@@ -159,7 +164,7 @@ class JournalWriter:
             self._handle, handle = None, self._handle
             self._unsynced = False
             if handle is not None:
-                _close_quietly(handle)
+                _end_quietly(handle)
             text = (
                 f"The journal could not be {doing}: {_reason(error)}. Training goes on without it until the "
                 "next snapshot; steps from here to there would be lost."
@@ -168,20 +173,40 @@ class JournalWriter:
             with self._change:
                 self._problems.append(text)
 
-    def _begin(self, begin: _Begin) -> None:
-        self._end()
-        path = segments.segment_path(self._journal, begin.origin)
+    def _rotate(self, begin: _Begin) -> None:
+        doing = f"begun after step {begin.origin.base_step}"
+        self._handle, ended = None, self._handle
+        self._guarded(lambda: self._begin(begin.origin), doing)
+        with self._change:
+            self._begun += 1
+            self._change.notify_all()
+        if ended is not None:
+            _end_quietly(ended)
+        self._guarded(lambda: self._settle(begin), doing)
+
+    def _begin(self, origin: Origin) -> None:
+        path = segments.segment_path(self._journal, origin)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._handle = FileIO(path, "xb")
-        self.written_bytes += frames.write(self._handle, segments.opening(begin.origin))
-        self._sync()
-        fsync_folder(path.parent)
-        _remove(unneeded(self._journal, begin.origin, oldest_step=begin.oldest_step))
+        self.written_bytes += frames.write(self._handle, segments.opening(origin))
+
+    def _settle(self, begin: _Begin) -> None:
+        """Make the new segment durable, and remove those that no snapshot needs any more."""
+        if self._handle is not None:
+            self._sync()
+            fsync_folder(segments.segment_path(self._journal, begin.origin).parent)
+            remove(unneeded(self._journal, begin.origin, oldest_step=begin.oldest_step))
 
     def _write(self, record: _Record) -> None:
-        if self._handle is not None:
+        if self._handle is None:
+            return
+        end = self._handle.tell()
+        try:
             self.written_bytes += frames.write(self._handle, record.parts)
-            self._unsynced = True
+        except OSError:
+            _mark_loss(self._handle, end)
+            raise
+        self._unsynced = True
 
     def _sync_if_due(self) -> None:
         if self._unsynced and time.monotonic() >= self._synced_at + self._fsync_s:
@@ -203,45 +228,23 @@ class JournalWriter:
 _NOTHING = object()
 
 
-def unneeded(journal: Path, origin: Origin, *, oldest_step: int) -> list[segments.Slot]:
-    """Segments of this rank that none of the kept snapshots leads into; of a rank that is no more, its heir's, too.
-
-    Of the present attempt those that another of its segments follows at a step that all snapshots have; of earlier
-    attempts those, and all of them once every snapshot is newer than the present attempt's beginning. Until then they
-    may hold steps that the present attempt did not replay.
-    """
-    mine = [slot for slot in segments.slots(journal) if _is_heir(origin, slot.rank)]
-    begun = min((s.first_step - 1 for s in mine if (s.rank, s.attempt) == (origin.rank, origin.attempt)), default=0)
-    gone: list[segments.Slot] = []
-    for slot in mine:
-        same = [s for s in mine if (s.rank, s.attempt) == (slot.rank, slot.attempt)]
-        after = [s.first_step - 1 for s in same if s.first_step > slot.first_step]
-        followed = bool(after) and min(after) <= oldest_step
-        left_behind = slot.attempt < origin.attempt and oldest_step > begun
-        if followed or left_behind:
-            gone.append(slot)
-    return gone
-
-
-def _is_heir(origin: Origin, rank: int) -> bool:
-    """Whether a rank's segments are looked after by this one: its own, and its share of those of a larger world."""
-    return rank == origin.rank or (rank >= origin.world_size and rank % origin.world_size == origin.rank)
-
-
 def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
 
 
-def _remove(gone: list[segments.Slot]) -> None:
-    for slot in gone:
-        try:
-            slot.path.unlink(missing_ok=True)
-        except OSError as error:
-            LOG.warning("an old segment of the journal could not be removed: %s", error)
+def _mark_loss(handle: FileIO, end: int) -> None:
+    """Leave after the last whole record what no kill leaves: a hole, which a full disk has room for. So a reader knows
+    that this rank went on without its journal.
+    """
+    with contextlib.suppress(OSError):
+        handle.truncate(end)
+        handle.truncate(end + frames.FRAME_BYTES)
 
 
-def _close_quietly(handle: FileIO) -> None:
+def _end_quietly(handle: FileIO) -> None:
+    """What a segment holds becomes durable, if that is possible."""
     try:
-        handle.close()
+        with handle:
+            os.fsync(handle.fileno())
     except OSError as error:
-        LOG.warning("a segment of the journal could not be closed: %s", error)
+        LOG.warning("a segment of the journal could not be ended: %s", error)
