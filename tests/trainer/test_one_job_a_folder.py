@@ -52,6 +52,7 @@ def attached(folder: Path) -> Kit:
 def test_a_second_script_is_refused_and_touches_nothing(tmp_path: Path) -> None:
     with attached(tmp_path) as kit:
         kit.step(loss_fn, batches(1)[0])
+        kit._keeper._snapshots.wait()
         before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
         with pytest.raises(RunFolderError, match="Another job is at work in this run folder") as caught:
             attached(tmp_path)
