@@ -60,7 +60,7 @@ def test_what_is_written_can_be_read(tmp_path):
     assert read(path) == result
     table = json.loads(path.read_text())
     assert set(table) >= {"checks", "rows", "machine", "versions", "aa", "command", "date"}
-    assert set(table["checks"][0]) == {"name", "value", "low", "high", "unit", "goal", "holds"}
+    assert set(table["checks"][0]) == {"name", "value", "low", "high", "unit", "goal", "holds", "bounds"}
     assert result.quiet
     assert result.holds
     assert table["aa"]["holds"] is True
