@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from every_runs import apart, fresh, local_step, sgd, walk
+from hearing import hearing
 from squeezed_models import INT4, TOPK, digest, squeezed, wrapped
 
 from ranks import Context, Pool
@@ -25,17 +23,6 @@ from trainingkit.sync.piloting import AutoSettings
 
 H = 3
 DROPPED = "the snapshot's residuals were dropped: they are of gradients, and differences travel now"
-
-
-@contextmanager
-def hearing() -> Iterator[list[str]]:
-    """What the log says meanwhile."""
-    heard: list[str] = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: heard.append(record.getMessage())
-    logging.getLogger("trainingkit").addHandler(handler)
-    yield heard
-    logging.getLogger("trainingkit").removeHandler(handler)
 
 
 def flat(model: torch.nn.Module) -> dict[str, torch.Tensor]:

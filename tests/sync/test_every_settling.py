@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
 from every_runs import adamw, agreed, apart, fresh, local_step, sgd, walk
+from hearing import hearing
 from squeezed_models import INT4, batch, digest, loss_of
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -21,17 +19,6 @@ from trainingkit.sync.contract import trains_apart_now
 
 H = 3
 GIVEN_UP = "A round was given up on all ranks: a sum was not finite. It is made again."
-
-
-@contextmanager
-def hearing() -> Iterator[list[str]]:
-    """What the log says meanwhile."""
-    heard: list[str] = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: heard.append(record.getMessage())
-    logging.getLogger("trainingkit").addHandler(handler)
-    yield heard
-    logging.getLogger("trainingkit").removeHandler(handler)
 
 
 def spoilt(context: Context, text: str, steps: int) -> dict[str, Any]:

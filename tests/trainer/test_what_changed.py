@@ -58,7 +58,9 @@ def test_another_optimizer_is_refused(tmp_path: Path, kind: Any) -> None:
 def test_a_class_of_the_same_name_goes_on(tmp_path: Path) -> None:
     """A script's own class may move to another module."""
     script(tmp_path, 3)
-    script(tmp_path, 6, kind=type("AdamW", (torch.optim.AdamW,), {}))
+    moved = script(tmp_path, 6, kind=type("AdamW", (torch.optim.AdamW,), {}))
+    assert [at for at, event, _ in events(tmp_path) if event == "resume"] == [3]
+    assert digest(moved.state_dict()) == digest(script(tmp_path.with_name("straight"), 6).state_dict())
 
 
 def test_settings_of_a_script_that_changed_are_said_once_and_kept(tmp_path: Path) -> None:
