@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainingkit.core.directio import crc32_on_disk
 from trainingkit.core.files import crc32_of
 
 MANIFEST = "manifest.json"
@@ -101,7 +102,7 @@ def read(folder: Path) -> Manifest:
 
 def record_of(path: Path) -> FileRecord:
     """Size and checksum of a file as it is on disk now."""
-    return FileRecord(path.stat().st_size, crc32_of(path))
+    return FileRecord(path.stat().st_size, crc32_on_disk(path))
 
 
 def mismatch(folder: Path, manifest: Manifest, *, checksums_of: set[str] | None = None) -> str | None:

@@ -4,13 +4,16 @@ Nothing here is pickled to disk: with `save_distributed` that storage writes onl
 A tensor that several ranks hold under one name is written once, by one of them.
 
 Making a file's bytes holds Python's lock, so that a training thread which needs it waits. Files are therefore small;
-one tensor that is larger than `FILE_BYTES` still is one file.
+one tensor that is larger than `FILE_BYTES` still is one file. They go past the page cache (`core.directio`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +22,13 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from torch.distributed.checkpoint.filesystem import FileSystem
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.checkpoint.planner import WriteItem
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from trainingkit.core.directio import DirectWriter
 from trainingkit.core.errors import CheckpointError
 from trainingkit.recovery.diskspace import write_error
 from trainingkit.recovery.together import peer_lost
@@ -60,6 +65,7 @@ def write(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup | Non
         CheckpointError: on every rank when one of them fails, and on the survivors when a peer is lost.
     """
     writer = _SmallFiles(str(folder), save_distributed=True)
+    writer.fs = _PastTheCache()
     planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     try:
         save(dict(tensors), storage_writer=writer, planner=planner, process_group=group, no_dist=group is None)
@@ -117,6 +123,16 @@ class _SmallFiles(HuggingFaceStorageWriter):
             files.setdefault(number, []).append(item)
             filled += size
         return files
+
+
+class _PastTheCache(FileSystem):
+    """The file system as DCP sees it."""
+
+    @contextlib.contextmanager
+    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Generator[io.IOBase]:
+        """A stream to a file, for "wb" a direct one."""
+        with DirectWriter(Path(path)) if mode == "wb" else super().create_stream(path, mode) as stream:
+            yield stream
 
 
 def _write_failed(error: CheckpointException, folder: Path, needed_bytes: int) -> CheckpointError:

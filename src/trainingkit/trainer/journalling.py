@@ -37,7 +37,7 @@ from trainingkit.sync.squeezed import Squeezed
 from trainingkit.trainer.buffers import ModelBuffers
 from trainingkit.trainer.engine import StepResult
 from trainingkit.trainer.groups import unknown_in
-from trainingkit.trainer.rng import random_state
+from trainingkit.trainer.rng import generators, packed
 from trainingkit.trainer.sections import JournalSection
 from trainingkit.trainer.session import Session
 
@@ -110,6 +110,7 @@ class Journalling:
         self._pending: list[tuple[Agreed, dict[int, bytes]]] = []
         self._said: dict[str, dict[str, Any]] = {}
         self._written: dict[str, int] = {}
+        self._random_before: dict[str, Any] = {}
         self._warned: set[str] = set()
         self._begun_after: int | None = None
         self._writer = JournalWriter(
@@ -139,7 +140,7 @@ class Journalling:
 
     def begin(self, step: int, *, base_attempt: int) -> None:
         """A segment begins after `step`, whose state `base_attempt` came to, in a snapshot or in a replay."""
-        self._said, self._written, self._begun_after = {}, {}, step
+        self._said, self._written, self._random_before, self._begun_after = {}, {}, {}, step
         kept = [place.step for place in layout.places(self._session.run.snapshots) if place.kind == layout.PUBLISHED]
         self._writer.begin(
             Origin(
@@ -224,8 +225,9 @@ class Journalling:
         return {row_name(index, row): data for index, (_, rows) in enumerate(pending) for row, data in rows.items()}
 
     def _random(self) -> dict[str, bytes]:
-        state = random_state()
-        return self._changed({f"random/{part}": json.dumps(value).encode() for part, value in state.items()})
+        before, self._random_before = self._random_before, generators()
+        changed = {part: value for part, value in self._random_before.items() if before.get(part) != value}
+        return {f"random/{part}": json.dumps(packed(part, value)).encode() for part, value in changed.items()}
 
     def _buffer_blobs(self) -> dict[str, bytes]:
         if self._session.rank >= BUFFER_RANKS:

@@ -10,18 +10,30 @@ import numpy as np
 import torch
 
 
-def random_state() -> dict[str, Any]:
-    """States of Python's, NumPy's and torch's global generators (and CUDA's, where there is one)."""
-    name, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # type: ignore[misc]
-    python_version, python_words, python_gauss = random.getstate()
-    state: dict[str, Any] = {
-        "python": [python_version, list(python_words), python_gauss],
-        "numpy": [name, keys.tolist(), int(position), int(has_gauss), float(gauss)],  # type: ignore[union-attr]
-        "torch": _pack(torch.get_rng_state()),
+def generators() -> dict[str, Any]:
+    """What Python's, NumPy's and torch's global generators (and CUDA's, where there is one) hold, by part.
+
+    Two values of one part are equal (`==`) when the generator stands where it stood. `packed` gives their JSON form.
+    """
+    name, keys, *rest = np.random.get_state(legacy=True)
+    found: dict[str, Any] = {
+        "python": random.getstate(),
+        "numpy": (name, np.asarray(keys).tobytes(), *rest),
+        "torch": torch.get_rng_state().numpy().tobytes(),
     }
     if torch.cuda.is_available():
-        state["cuda"] = _pack(torch.cuda.get_rng_state())
-    return state
+        found["cuda"] = torch.cuda.get_rng_state().numpy().tobytes()
+    return found
+
+
+def packed(part: str, value: Any) -> Any:
+    """The JSON form of one of `generators`; it takes far longer than to get it."""
+    return _PACK[part](value)
+
+
+def random_state() -> dict[str, Any]:
+    """States of all global generators, as JSON."""
+    return {part: packed(part, value) for part, value in generators().items()}
 
 
 def set_random_state(state: dict[str, Any]) -> None:
@@ -42,9 +54,22 @@ def seed_all(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _pack(state: torch.Tensor) -> str:
-    return base64.b64encode(state.numpy().tobytes()).decode()
+def _pack_python(value: Any) -> list[Any]:
+    version, words, gauss = value
+    return [version, list(words), gauss]
+
+
+def _pack_numpy(value: Any) -> list[Any]:
+    name, keys, position, has_gauss, gauss = value
+    return [name, np.frombuffer(keys, dtype=np.uint32).tolist(), int(position), int(has_gauss), float(gauss)]
+
+
+def _pack(state: bytes) -> str:
+    return base64.b64encode(state).decode()
 
 
 def _unpack(text: str) -> torch.Tensor:
     return torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8)
+
+
+_PACK = {"python": _pack_python, "numpy": _pack_numpy, "torch": _pack, "cuda": _pack}
