@@ -154,16 +154,17 @@ def scan_together(session: Session, base: Base) -> list[Scan]:
 
 def _say_others(scans: list[Scan], base: Base, say: Callable[[str, str], None]) -> None:
     """Steps that were written by another number of ranks cannot be decoded by these."""
-    for found in scans:
-        origin = found.origin
-        newer = bool(found.entries) and found.entries[-1].step > base.step
-        if origin is not None and origin.run == base.run and newer and origin.world_size != base.world_size:
-            say(
-                "journal",
-                f"The journal is of {origin.world_size} ranks and {base.world_size} go on: its steps after "
-                f"{base.step} were not replayed.",
-            )
-            return
+    others = [
+        (found.entries[-1].step, found.origin.world_size)
+        for found in scans
+        if found.origin is not None and found.entries and found.origin.run == base.run
+    ]
+    last, ranks = max((each for each in others if each[1] != base.world_size), default=(base.step, 0))
+    if last > base.step:
+        count = last - base.step
+        steps = f"{count} step{'s' if count > 1 else ''} after {base.step}"
+        text = f"The journal is of {ranks} ranks and {base.world_size} go on: {steps} were not replayed."
+        say("journal", f"{text} A resume with {ranks} workers can, and after it one with another number.")
 
 
 def _unlike(loop: Loop, covered: Cover) -> str | None:
