@@ -266,8 +266,8 @@ def test_what_cannot_be_replayed_is_said_and_not_taken(pool: Pool, tmp_path: Pat
             "it was written.") in events(folder)  # fmt: skip
     fewer = run(pool, folder, {}, ranks=2, only=True)
     assert fewer[0][1]["step"] == 16
-    text = "The journal is of 3 ranks and 2 go on: 8 steps after 16 were not replayed. A resume with 3 workers can, and "
-    text += "after it one with another number."
+    text = "The journal is of 3 ranks and 2 go on: 8 steps after 16 were not replayed. A resume with 3 workers can, "
+    text += "and after it one with another number."
     assert (16, "journal", text) in events(folder)
     plain = tmp_path / "plain"
     run(pool, plain, {"codec": "none"})
