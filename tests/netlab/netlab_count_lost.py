@@ -4,6 +4,7 @@ import json
 import socket
 import sys
 import time
+from pathlib import Path
 
 PORT = 6000
 PAUSE_S = 0.0001
@@ -62,15 +63,27 @@ def take() -> int:
     return n_bytes
 
 
-def give(address: str, n: int) -> None:
-    """Send so many bytes."""
+def give(address: str, n: int) -> int:
+    """Send so many bytes; how many segments this host has sent once more until all had arrived."""
+    before = sent_again()
     with socket.create_connection((address, PORT)) as connection:
         connection.sendall(bytes(n))
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1) == b""
+    return sent_again() - before
+
+
+def sent_again() -> int:
+    """TCP segments that this host has retransmitted since it began."""
+    names, values = (line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if line[:4] == "Tcp:")
+    return int(values[names.index("RetransSegs")])
 
 
 if __name__ == "__main__":
-    what = sys.argv[1]
-    if what in ("count", "take"):
-        sys.stdout.write(json.dumps(count() if what == "count" else take()) + "\n")
+    what, *arguments = sys.argv[1:]
+    if what == "send":
+        send(arguments[0], int(arguments[1]))
+    elif what == "give":
+        sys.stdout.write(json.dumps(give(arguments[0], int(arguments[1]))) + "\n")
     else:
-        (send if what == "send" else give)(sys.argv[2], int(sys.argv[3]))
+        sys.stdout.write(json.dumps(count() if what == "count" else take()) + "\n")
