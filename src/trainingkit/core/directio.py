@@ -21,6 +21,7 @@ BLOCK_BYTES = 1 << 20
 SECTOR_BYTES = 4096
 """Direct access wants addresses, places and lengths that are multiples of the device's block: 512 to 4096 bytes."""
 _DIRECT: int = getattr(os, "O_DIRECT", 0)
+_REFUSED = {errno.EINVAL, errno.EOPNOTSUPP}
 
 
 class DirectWriter(io.RawIOBase):
@@ -111,7 +112,7 @@ def _open(path: Path, flags: int) -> int:
     try:
         return os.open(path, flags | _DIRECT, 0o666)
     except OSError as error:
-        if error.errno != errno.EINVAL:
+        if error.errno not in _REFUSED:
             raise
         return os.open(path, flags, 0o666)
 
@@ -122,7 +123,7 @@ def _directly(fd: int, transfer: Callable[[], int]) -> int:
         return transfer()
     except OSError as error:
         flags = fcntl.fcntl(fd, fcntl.F_GETFL)
-        if error.errno != errno.EINVAL or not flags & _DIRECT:
+        if error.errno not in _REFUSED or not flags & _DIRECT:
             raise
         fcntl.fcntl(fd, fcntl.F_SETFL, flags & ~_DIRECT)
         return transfer()
