@@ -13,7 +13,7 @@ from trainingkit.core import decisions
 from trainingkit.core.errors import ConfigError, RunFolderError
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.trainer.advice import begin_again, go_on
-from trainingkit.trainer.changes import FREE, FREE_REASON, KEPT, SAID, note, resumed_recipe, rule_of
+from trainingkit.trainer.changes import FREE, FREE_REASON, KEPT, SAID, Change, note, resumed_recipe, rule_of
 from trainingkit.trainer.recipe import Recipe, load_recipe, resolved_text
 
 TINY = Path(__file__).with_name("tiny.toml")
@@ -113,3 +113,10 @@ def test_suggested_commands_survive_a_shell(tmp_path: Path) -> None:
     assert shlex.split(again) == ["trainingkit", "train", str(folder.recipe), "--set", "run.folder=NEW"]
     resume = go_on(folder).partition("`")[2].removesuffix("`")
     assert shlex.split(resume) == ["trainingkit", "resume", str(folder.root)]
+
+
+def test_a_change_that_cannot_be_written_down_is_told(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.decisions.symlink_to("/dev/full")
+    with pytest.raises(RunFolderError, match=r"The run folder cannot be written: No space left on device\."):
+        note(run, [Change("run.log_every", 1, 2, "it is only what is shown")], step=8)

@@ -80,7 +80,8 @@ def _keep_islands(sync: Sync, session: Session) -> None:
     facts = sync.describe()
     if session.place.rank == 0 and session.world_size >= FEWEST_RANKS and "islands" in facts:
         value, reason = facts["islands"], facts["islands_reason"]
-        decisions.record(session.run.decisions, step=0, choice="islands", value=value, reason=reason)
+        with session.run.written():
+            decisions.record(session.run.decisions, step=0, choice="islands", value=value, reason=reason)
 
 
 def make_engine(

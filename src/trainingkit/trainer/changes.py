@@ -122,10 +122,14 @@ def note(run: RunFolder, changes: Iterable[Change], *, step: int) -> None:
 
     Args:
         step: from where they count: the step of the snapshot that the run goes on from.
+
+    Raises:
+        RunFolderError: they cannot be written.
     """
     for change in changes:
         reason = f"set on resume instead of {change.old}: {change.reason}"
-        decisions.record(run.decisions, step=step, choice=change.setting, value=change.new, reason=reason)
+        with run.written():
+            decisions.record(run.decisions, step=step, choice=change.setting, value=change.new, reason=reason)
 
 
 def rule_of(setting: str) -> str | None:

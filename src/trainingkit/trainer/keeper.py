@@ -216,8 +216,9 @@ class Keeper:
 
     def _tell_interval(self, interval_s: float, reason: str) -> None:
         self._say("snapshot", f"A snapshot every {format_seconds(interval_s)} from here on: {reason}.")
-        path, step = self._session.run.decisions, self.saved_step
-        decisions.record(path, step=step, choice="snapshot interval", value=interval_s, reason=reason)
+        run, step = self._session.run, self.saved_step
+        with run.written():
+            decisions.record(run.decisions, step=step, choice="snapshot interval", value=interval_s, reason=reason)
 
     def close(self) -> None:
         """Wait until the last snapshot is durable. Raises CheckpointError."""

@@ -20,7 +20,8 @@ def watch_moves(sync: Sync, session: Session, recorder: Recorder, *, resumed: bo
 
     def hear_choice(choice: Choice) -> None:
         if session.place.rank == 0:
-            write_choice(path, choice)
+            with session.run.written():
+                write_choice(path, choice)
         recorder.event(choice.step, "values", f"Buckets travel in numbers of their own: {choice.reason}.")
 
     hear_choices(sync, hear_choice)
@@ -28,14 +29,16 @@ def watch_moves(sync: Sync, session: Session, recorder: Recorder, *, resumed: bo
     if first is None:
         return
     if session.place.rank == 0:
-        if resumed and has_moves(path):
-            write_continued(path, exchanges(sync))
-        else:
-            write_move(path, Move(exchanges(sync), first, "where the controller begins"))
+        with session.run.written():
+            if resumed and has_moves(path):
+                write_continued(path, exchanges(sync))
+            else:
+                write_move(path, Move(exchanges(sync), first, "where the controller begins"))
 
     def hear(move: Move) -> None:
         if session.place.rank == 0:
-            write_move(path, move)
+            with session.run.written():
+                write_move(path, move)
         told = move.rung.told
         recorder.event(move.step, "rung", f"{told[0].upper()}{told[1:]}: {move.reason}.")
 
