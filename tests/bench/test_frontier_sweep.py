@@ -124,8 +124,9 @@ def test_a_kept_run_is_read_back_and_a_damaged_one_counts_as_none(tmp_path):
     assert read_kept(path) == kept("decoder", "dense", 0, None, 32.0)
     path.write_text(path.read_text()[:-20])
     assert read_kept(path) is None
-    path.write_text(json.dumps({"task": "decoder"}))
-    assert read_kept(path) is None
+    for other in ({"task": "decoder"}, None, 5, [1]):
+        path.write_text(json.dumps(other))
+        assert read_kept(path) is None
 
 
 def test_a_cache_that_cannot_be_written_is_refused(tmp_path):

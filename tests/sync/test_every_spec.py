@@ -67,6 +67,8 @@ def test_texts_of_gradients_are_left_to_others(text: str) -> None:
         ("every(4, decay=1.5)", ["field:     sync.codec.every.decay", "less than or equal to 1"]),
         ("every(4)|all|int5", ["no quantiser called 'int5'", "Did you mean 'int"]),
         ("every(4|none", ["cannot be read", "missing parenthesis"]),
+        ("diloco|all|int4", ["The preset 'diloco' stands alone", "found:     'diloco|all|int4'", "every(500, "]),
+        ("diloco(50)", ["The preset 'diloco' stands alone", "Write what it stands for and change that:"]),
         ("every(4)|all", ["not a codec we can read", "'all'"]),
     ],
 )

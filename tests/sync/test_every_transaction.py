@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 import trainingkit as tk
 from ranks import Context, Fault, Pool, RankFailed
 from trainingkit.core.errors import ConfigError, PeerLost, StepError
+from trainingkit.sync.every.door import train_apart
 
 H = 3
 
@@ -223,6 +224,22 @@ def test_what_cannot_work_is_refused_on_all_ranks(pool: Pool, case: str, texts: 
     for told in pool.run(refused, 2, case):
         for text in texts:
             assert text in told
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "told"),
+    [
+        ("every(64, fragments=64)|none", {}, "fewer layers than fragments"),
+        ("every(2, exchange=gathr)|none", {}, "Did you mean 'gather'?"),
+        ("every(2)|none", {"adaptive": True}, "Remove adaptive"),
+    ],
+)
+def test_one_worker_is_refused_what_several_are(text: str, settings: dict[str, Any], told: str) -> None:
+    """A run that begins with one worker may go on with more."""
+    model = fresh()
+    with pytest.raises(ConfigError) as caught:
+        train_apart(model, sgd(model), text, group=None, **settings)
+    assert told in str(caught.value)
 
 
 def loses_a_peer(context: Context, text: str) -> dict[str, Any]:

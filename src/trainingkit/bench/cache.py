@@ -26,7 +26,8 @@ def cache_folder(bench: str) -> Path:
 def read_kept(path: Path, kind: type[SectionT]) -> SectionT | None:
     """What is kept, or None when there is nothing that can be read; a damaged file is as good as none."""
     try:
-        return check(kind, json.loads(path.read_text(encoding="utf-8")))
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return check(kind, values) if isinstance(values, dict) else None
     except (OSError, ValueError, ConfigError):
         return None
 

@@ -69,6 +69,7 @@ def _make_apart(model: nn.Module, optimizer: torch.optim.Optimizer, session: Ses
             group=session.group,
             warmup_steps=section.warmup_steps,
             normalise=section.normalise,
+            adaptive=section.adaptive,
             timeout_s=section.timeout_s,
             islands=section.islands,
             parcel_mb=bucket_mb(trainable(model), section.bucket_mb),

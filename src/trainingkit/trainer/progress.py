@@ -106,6 +106,8 @@ class Lines:
         spent = time.monotonic() - self._started_s
         if not self._total or done < 1:
             return f"{format_seconds(spent)} so far"
+        if step >= self._total:
+            return f"{format_seconds(spent)} in all"
         return f"about {format_seconds(spent / done * (self._total - step))} left"
 
     def _say(self, text: str) -> None:

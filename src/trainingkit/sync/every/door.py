@@ -45,6 +45,7 @@ def train_apart(
     group: dist.ProcessGroup | None,
     warmup_steps: int | None = None,
     normalise: bool = False,
+    adaptive: bool = False,
     timeout_s: float = 300.0,
     islands: IslandChoice = AUTO_ISLANDS,
     parcel_mb: float | None = None,
@@ -56,7 +57,7 @@ def train_apart(
         optimizer: over the model's parameters.
         text: see `sync.every.spec`.
         group: the ranks; None for one process.
-        warmup_steps, normalise: settings of gradients, refused here where they ask for anything.
+        warmup_steps, normalise, adaptive: settings of gradients, refused here where they ask for anything.
         timeout_s: deadline of one collective.
         islands: which ranks share a fast network (`sync.lanes`); with an exchange of the text's own, none do.
         parcel_mb: size of a parcel in MB of fp32; None: by the model's size, as for buckets of gradients.
@@ -66,16 +67,18 @@ def train_apart(
             fragments, or models that differ between ranks.
     """
     spec = parse_every(text)
-    _refuse_settings_of_gradients(warmup_steps, normalise=normalise)
+    _refuse_settings_of_gradients(warmup_steps=warmup_steps, normalise=normalise or None, adaptive=adaptive or None)
     if optimizer is None:
         raise _without_optimizer(spec)
     inner = model.module if isinstance(model, DistributedDataParallel) else model
     _refuse_odd(odd_names(inner))
+    named = trainable_by_name(inner)
+    deal(list(named), spec.every.fragments)
+    if spec.every.exchange != AUTO:
+        EXCHANGES.get(spec.every.exchange, field="every.exchange")
     ranks = dist.get_world_size(group) if group is not None else 1
     if ranks == 1 and spec.every.is_mean:
         return SingleProcess(model)
-    named = trainable_by_name(inner)
-    deal(list(named), spec.every.fragments)
     wire = None
     if group is not None and ranks > 1:
         _align(inner, group)
@@ -199,9 +202,10 @@ def _align(model: nn.Module, group: dist.ProcessGroup) -> None:
         _broadcast_coalesced(group, [tensor.detach() for tensor in tensors], BROADCAST_BYTES, 0)
 
 
-def _refuse_settings_of_gradients(warmup_steps: int | None, *, normalise: bool) -> None:
-    for name, found, neutral in (("warmup_steps", warmup_steps, None), ("normalise", normalise, False)):
-        if found != neutral:
+def _refuse_settings_of_gradients(**given: object) -> None:
+    """Settings by name; None is of those that ask for nothing."""
+    for name, found in given.items():
+        if found is not None:
             raise ConfigError(
                 "This setting is of gradients, and between rounds every rank keeps its own.",
                 field=f"sync.{name}",

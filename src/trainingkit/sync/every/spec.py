@@ -45,6 +45,14 @@ def trains_apart(text: str, *, field: str = "codec") -> bool:
     name = text.partition("|")[0].partition("(")[0].strip()
     if name == NAME or text.strip() in PRESETS.names():
         return True
+    if name in PRESETS.names():
+        raise ConfigError(
+            f"The preset {name!r} stands alone: its settings and its codec are its own.",
+            field=field,
+            found=repr(text),
+            expected=repr(name),
+            next_step=f"Write what it stands for and change that: {PRESETS.get(name)()!r}",
+        )
     known = [*SELECTIONS.names(), *([] if "|" in text else [DENSE, "auto"])]
     meant = nearest(name, [NAME, *PRESETS.names(), *known])
     if name in known or meant is None or meant in known:
