@@ -88,6 +88,35 @@ def test_a_loss_spike_sends_it_a_rung_back_and_bars_the_rung() -> None:
     assert BARRED_STEPS > 100
 
 
+def test_a_rung_that_is_barred_no_longer_is_used_again() -> None:
+    plant = Plant(100.0)
+    plant.run(40)
+    before = plant.controller.index
+    plant.loss = 9.0
+    plant.run(3)
+    plant.loss = 3.0
+    plant.run(BARRED_STEPS - 10)
+    assert plant.controller.index < before
+    plant.run(60)
+    assert plant.controller.rung == plant.best()
+    assert plant.controller.index >= before
+
+
+def test_a_step_given_up_costs_no_rung_beyond_the_limits_that_a_stable_run_was_allowed() -> None:
+    plant = Plant(60.0)
+    plant.run(STABLE_STEPS - 3)
+    plant.mbit = 4.0
+    plant.run(6)
+    beyond = plant.controller.rung
+    assert not within_limits(beyond)
+    honest = plant.step
+    plant.step = lambda rung: dataclasses.replace(honest(rung), committed=False)
+    plant.run(1)
+    plant.step = honest
+    plant.run(5)
+    assert plant.controller.rung == beyond
+
+
 def test_a_loss_that_stays_higher_costs_one_rung() -> None:
     plant = Plant(10.0)
     plant.run(40)

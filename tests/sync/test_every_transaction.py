@@ -115,6 +115,68 @@ def test_a_sum_that_is_not_finite_is_dropped_by_all(pool: Pool, ranks: int, text
         assert one["dropped"] and one["moved"] and one["end"] == ended[0]["end"]
 
 
+def healed_in_flight(context: Context) -> dict[str, Any]:
+    """Rank 0 is healed while a round flies, which is then given up: its work is gone, and its weight."""
+    model = fresh()
+    optimizer = sgd(model)
+    first = next(model.parameters())
+    with apart(context, model, optimizer, f"every({H}, delay=1)|{INT4}") as sync:
+        residuals = sync.fragments[0].parcels[0].carried[0].residuals
+        if context.rank == 1:
+            residuals.own.fill_(math.inf)
+        walk(sync, optimizer, context, range(H))
+        if context.rank == 0:
+            first.data.fill_(math.nan)
+            sync.abort()
+        else:
+            walk(sync, optimizer, context, range(H, H + 1))
+        walk(sync, optimizer, context, range(H + 1, 2 * H - 1))
+        told = sync.state_dict()["fragments"][0]
+    return {"tokens": told["tokens"], "since": told["since"], "flying": told["flying"]}
+
+
+def test_a_healed_ranks_weight_does_not_come_back_without_its_work(pool: Pool) -> None:
+    healed, sound = pool.run(healed_in_flight, 2)
+    assert healed == {"tokens": H - 2, "since": 2 * H - 1, "flying": False}
+    assert sound == {"tokens": 2 * H - 1, "since": 2 * H - 1, "flying": False}
+
+
+def loaded_while_flying(context: Context) -> dict[str, Any]:
+    """A state is loaded while a round of the same synchroniser flies; what follows is what followed the state."""
+    model = fresh()
+    optimizer = sgd(model)
+    text = f"every({H}, delay=1, decay=0.9)|{TOPK}"
+    with apart(context, model, optimizer, text) as sync:
+        walk(sync, optimizer, context, range(2 * H - 1))
+        state = sync.state_dict()
+        decayed = sync.stats()["decayed"]
+        walk(sync, optimizer, context, range(2 * H - 1, 3 * H + 1))
+        after = [digest(list(model.parameters())), digest(agreed(sync)), sync.stats()["decayed"]]
+        walk(sync, optimizer, context, range(3 * H + 1, 4 * H))
+        assert all(fragment.flying for fragment in sync.fragments)
+        sync.load_state_dict(state)
+        back = sync.stats()["decayed"]
+        walk(sync, optimizer, context, range(2 * H - 1, 3 * H + 1))
+        again = [digest(list(model.parameters())), digest(agreed(sync)), sync.stats()["decayed"]]
+        walk(sync, optimizer, context, range(3 * H + 1, 3 * H + 1 + H))
+        assert all(fragment.flying for fragment in sync.fragments)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.fill_(0.5)
+        sync.load_state_dict({"own": {}})
+        afresh = bool(all((values == 0.5).all() for values in agreed(sync).values()))
+        owes = any(bool(values.any()) for values in sync.state_dict()["update"]["own"].values())
+    return {"after": after, "again": again, "decayed": decayed, "back": back, "afresh": afresh, "owes": owes}
+
+
+def test_a_state_is_loaded_while_a_round_flies(pool: Pool) -> None:
+    for one in pool.run(loaded_while_flying, 2):
+        assert one["again"][:2] == one["after"][:2]
+        assert one["again"][2] == pytest.approx(one["after"][2])
+        assert one["back"] == pytest.approx(one["decayed"]) and one["decayed"] > 0
+        assert one["afresh"] and not one["owes"]
+
+
 def script(context: Context, wrap: bool, scale: float, accumulate: int) -> dict[str, Any]:
     """A loop of its own: one line, nothing else; with a scale, rank 1's loss overflows in step 4."""
     model: nn.Module = fresh(seed=1 + context.rank * (not wrap))

@@ -1,20 +1,19 @@
-"""Writing and checking large files that this host will not read soon, past the page cache (O_DIRECT).
+"""Writing large files that this host will not read soon, past the page cache (O_DIRECT).
 
 Pages for a file that nobody reads cost the processor more than the copying (on a virtual machine that gives memory back
 to its host several times more), and push out those that somebody does read, such as the training data. Where a file
-system takes no direct access, both work through the page cache.
+system takes no direct access, they go through the page cache.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import io
 import mmap
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 BLOCK_BYTES = 1 << 20
@@ -27,14 +26,19 @@ _REFUSED = {errno.EINVAL, errno.EOPNOTSUPP}
 class DirectWriter(io.RawIOBase):
     """A new file, or an old one emptied, written from its beginning to its end.
 
-    What was written is in the file after `flush`, and when somebody has asked for the descriptor (to fsync it).
+    What was written is in the file after `flush`, and when somebody has asked for the descriptor (to fsync it). Nothing
+    is written a second time then, so what was made durable stays so.
+
+    Attributes:
+        crc32: of the bytes taken so far (zlib's polynomial).
     """
 
     def __init__(self, path: Path) -> None:
+        self.crc32 = 0
+        self._fd = -1
+        self._at = self._filled = self._flushed = 0
         self._fd = _open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         self._block = mmap.mmap(-1, BLOCK_BYTES)
-        self._at = 0
-        self._filled = 0
 
     def writable(self) -> bool:
         """Always."""
@@ -44,6 +48,7 @@ class DirectWriter(io.RawIOBase):
         """Take all of `data`; returns its bytes. Raises OSError."""
         left = memoryview(data).cast("B")
         size = len(left)
+        self.crc32 = zlib.crc32(left, self.crc32)
         while left:
             taken = min(BLOCK_BYTES - self._filled, len(left))
             self._block[self._filled : self._filled + taken] = left[:taken]
@@ -61,9 +66,12 @@ class DirectWriter(io.RawIOBase):
 
     def flush(self) -> None:
         """The last block goes out filled up, and the file is cut to its length."""
-        if not self.closed and self._filled:
+        if self.closed or self.tell() == self._flushed:
+            return
+        if self._filled:
             self._put(-(-self._filled // SECTOR_BYTES) * SECTOR_BYTES)
             os.ftruncate(self._fd, self.tell())
+        self._flushed = self.tell()
 
     def fileno(self) -> int:
         """The descriptor, after a `flush`."""
@@ -77,8 +85,9 @@ class DirectWriter(io.RawIOBase):
         try:
             self.flush()
         finally:
-            os.close(self._fd)
-            self._filled = 0  # the inherited close flushes again
+            self._at, self._filled = self._flushed, 0  # the inherited close flushes again
+            if self._fd >= 0:
+                os.close(self._fd)
             super().close()
 
     def _put(self, size: int) -> None:
@@ -86,26 +95,6 @@ class DirectWriter(io.RawIOBase):
             done = 0
             while done < size:
                 done += _directly(self._fd, lambda done=done: os.pwrite(self._fd, block[done:size], self._at + done))
-
-
-def crc32_on_disk(path: Path) -> int:
-    """CRC-32 (zlib's polynomial) of a file's content as the disk has it, where that can be read directly."""
-    crc = at = 0
-    with _reading(path) as fd, mmap.mmap(-1, BLOCK_BYTES) as buffer, memoryview(buffer) as block:
-        while count := _directly(fd, lambda at=at: os.preadv(fd, [block], at)):
-            with block[:count] as part:
-                crc = zlib.crc32(part, crc)
-            at += count
-    return crc
-
-
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator[int]:
-    fd = _open(path, os.O_RDONLY)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _open(path: Path, flags: int) -> int:

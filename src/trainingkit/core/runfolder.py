@@ -27,7 +27,7 @@ from pathlib import Path
 from trainingkit.core.errors import RunFolderError
 from trainingkit.core.folderlock import hold
 
-_FREE_SPACE = "Free space there, or set run.folder to another disk."
+_FREE_SPACE = "Free space there and resume, or begin with run.folder on another disk."
 _REMEDIES = {errno.ENOSPC: _FREE_SPACE, errno.EDQUOT: _FREE_SPACE}
 
 

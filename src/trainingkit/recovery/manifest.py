@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainingkit.core.directio import crc32_on_disk
 from trainingkit.core.files import crc32_of
 
 MANIFEST = "manifest.json"
@@ -98,11 +97,6 @@ def read(folder: Path) -> Manifest:
         raise BadManifest("there is none, so the snapshot was not finished") from error
     except OSError as error:
         raise BadManifest(f"it cannot be opened ({error.strerror})") from error
-
-
-def record_of(path: Path) -> FileRecord:
-    """Size and checksum of a file as it is on disk now."""
-    return FileRecord(path.stat().st_size, crc32_on_disk(path))
 
 
 def mismatch(folder: Path, manifest: Manifest, *, checksums_of: set[str] | None = None) -> str | None:

@@ -113,8 +113,8 @@ def write_in_memory(target: Target, memory: Path, job: Job) -> None:
     own = memory / f"rank-{target.rank}"
     partial = own / PARTIAL
     agree(target.group, lambda: _begin(partial, needed), doing=doing)
-    store.write(partial, job.tensors, target.group, needed_bytes=needed)
-    parts = agree(target.group, lambda: finish_own(target, job, partial, needed), doing=doing)
+    tensors = store.write(partial, job.tensors, target.group, needed_bytes=needed)
+    parts = agree(target.group, lambda: finish_own(target, job, partial, tensors, needed), doing=doing)
     received = _from_neighbour(target, partial, parts)
     agree(target.group, lambda: _put(partial, received, needed), doing=doing)
     made_s = agree(target.group, time.time, doing=doing)[0]

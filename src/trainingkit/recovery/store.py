@@ -31,6 +31,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from trainingkit.core.directio import DirectWriter
 from trainingkit.core.errors import CheckpointError
 from trainingkit.recovery.diskspace import write_error
+from trainingkit.recovery.manifest import FileRecord
 from trainingkit.recovery.together import peer_lost
 
 FILE_BYTES = 16 << 20
@@ -53,7 +54,9 @@ def spec_of(tensor: Tensor) -> TensorSpec:
     return TensorSpec(tuple(tensor.shape), tensor.dtype)
 
 
-def write(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup | None, *, needed_bytes: int) -> None:
+def write(
+    folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup | None, *, needed_bytes: int
+) -> dict[str, FileRecord]:
     """Write this rank's share, fsynced. All ranks of `group` call it.
 
     Args:
@@ -61,11 +64,14 @@ def write(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup | Non
         group: None for a single process; `expect_single_process_notice` is then called before, on the main thread.
         needed_bytes: for the message when the disk is full.
 
+    Returns:
+        Size and checksum of what went into each of this rank's files, by name.
+
     Raises:
         CheckpointError: on every rank when one of them fails, and on the survivors when a peer is lost.
     """
     writer = _SmallFiles(str(folder), save_distributed=True)
-    writer.fs = _PastTheCache()
+    writer.fs = past_the_cache = _PastTheCache()
     planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     try:
         save(dict(tensors), storage_writer=writer, planner=planner, process_group=group, no_dist=group is None)
@@ -73,6 +79,7 @@ def write(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup | Non
         raise _write_failed(error, folder.parent, needed_bytes) from error
     except RuntimeError as error:
         raise peer_lost("writing a snapshot", error) from error
+    return past_the_cache.written
 
 
 def read(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup | None) -> None:
@@ -98,11 +105,6 @@ def describe(folder: Path) -> dict[str, TensorSpec]:
     return {name: TensorSpec(tuple(entry.size), entry.properties.dtype) for name, entry in metadata.items()}  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def own_files(folder: Path, rank: int) -> list[Path]:
-    """The tensor files that `rank` wrote: DCP numbers them by rank, from 1. None when the others hold everything."""
-    return sorted(folder.glob(f"shard-{rank + 1:05d}-*.safetensors"))
-
-
 def expect_single_process_notice() -> None:
     """DCP warns at each call without a process group that it works alone, which is what was asked for."""
     warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
@@ -126,13 +128,22 @@ class _SmallFiles(HuggingFaceStorageWriter):
 
 
 class _PastTheCache(FileSystem):
-    """The file system as DCP sees it."""
+    """The file system as DCP sees it. `written`: what went into each file that was written directly, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: dict[str, FileRecord] = {}
 
     @contextlib.contextmanager
     def create_stream(self, path: str | os.PathLike[str], mode: str) -> Generator[io.IOBase]:
         """A stream to a file, for "wb" a direct one."""
-        with DirectWriter(Path(path)) if mode == "wb" else super().create_stream(path, mode) as stream:
-            yield stream
+        if mode != "wb":
+            with super().create_stream(path, mode) as stream:
+                yield stream
+            return
+        with DirectWriter(Path(path)) as direct:
+            yield direct
+            self.written[Path(path).name] = FileRecord(direct.tell(), direct.crc32)
 
 
 def _write_failed(error: CheckpointException, folder: Path, needed_bytes: int) -> CheckpointError:

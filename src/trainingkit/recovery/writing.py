@@ -1,8 +1,8 @@
 """Writing one snapshot, from an empty folder to the manifest. All ranks run this, each in its writer thread.
 
     1. rank 0 checks the room and makes the partial folder
-    2. every rank writes its tensors (DCP) and its JSON, fsyncs, and reads back size and CRC-32 of its own files
-    3. rank 0 compares them with what is in the folder, writes the manifest, renames the folder, removes old snapshots
+    2. every rank writes its tensors (DCP) and its JSON, fsyncs, and tells size and CRC-32 of what went into each file
+    3. rank 0 compares sizes with what is in the folder, writes the manifest, renames the folder, removes old snapshots
 
 Between two stages the ranks exchange their results; a failure on one ends the save on all, and the partial folder goes.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,9 +84,9 @@ def write_snapshot(target: Target, job: Job) -> None:
     partial = layout.aside(target.folder, job.step, "partial")
     try:
         agree(target.group, _on_rank_0(target, lambda: _begin(target, job, needed), needed), doing=doing)
-        store.write(partial, job.tensors, target.group, needed_bytes=needed)
-        written = agree(target.group, lambda: finish_own(target, job, partial, needed), doing=doing)
-        files = {name: record for part in written for name, record in part.items()}
+        tensors = store.write(partial, job.tensors, target.group, needed_bytes=needed)
+        parts = agree(target.group, lambda: finish_own(target, job, partial, tensors, needed), doing=doing)
+        files = {name: record for part in parts for name, record in part.items()}
         made = Manifest(job.step, target.world_size, time.time(), files)
         agree(target.group, _on_rank_0(target, lambda: publish(target, made), needed), doing=doing)
     except CheckpointError:
@@ -145,14 +146,17 @@ def _begin(target: Target, job: Job, needed_bytes: int) -> None:
     layout.begin(target.folder, job.step)
 
 
-def finish_own(target: Target, job: Job, partial: Path, needed_bytes: int) -> dict[str, FileRecord]:
-    """Write this rank's JSON beside its tensors; all its files as they are on disk then, by name."""
+def finish_own(
+    target: Target, job: Job, partial: Path, tensors: Mapping[str, FileRecord], needed_bytes: int
+) -> dict[str, FileRecord]:
+    """Write this rank's JSON beside its `tensors`. Returns what went into all its files, by name."""
+    raws = {name: text.encode() for name, text in job.texts.items()}
     with told(target.folder, needed_bytes):
-        for name, text in job.texts.items():
-            write_atomic(partial / name, text)
+        for name, raw in raws.items():
+            write_atomic(partial / name, raw)
         fsync_folder(partial)
-        paths = [partial / name for name in job.texts] + store.own_files(partial, target.rank)
-        return {path.name: manifest.record_of(path) for path in paths}
+    texts = {name: FileRecord(len(raw), zlib.crc32(raw)) for name, raw in raws.items()}
+    return {**tensors, **texts}
 
 
 def publish(target: Target, made: Manifest) -> None:

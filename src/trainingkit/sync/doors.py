@@ -76,7 +76,7 @@ def squeeze(
         codec = check_adaptive(codec, normalise=normalise) if adaptive else codec
     group = group_of(model)
     if auto is None or auto.replay is None:
-        codec = _where_clocks_tell(codec, model, group, auto or AutoSettings())
+        codec = _where_clocks_tell(codec, model, group, auto or AutoSettings(), adaptive=adaptive)
     if codec == NO_CODEC:
         return PlainDDP(model)
     if dist.get_world_size(group) == 1:
@@ -162,13 +162,17 @@ def _codecs_of(rungs: Sequence[Rung]) -> list[str]:
     return [rung.codec for rung in rungs if rung.codec != PLAIN]
 
 
-def _where_clocks_tell(codec: str, model: nn.Module, group: dist.ProcessGroup, auto: AutoSettings) -> str:
+def _where_clocks_tell(
+    codec: str, model: nn.Module, group: dist.ProcessGroup, auto: AutoSettings, *, adaptive: bool
+) -> str:
     """The codec; on a GPU, whose kernels run behind the clock that the controller reads, where "auto" would begin."""
     if codec != AUTO_CODEC or next(model.parameters()).device.type == "cpu":
         return codec
     first = start_within(max_ratio=auto.max_ratio, min_density=auto.min_density).codec
     if dist.get_rank(group) == 0:
         LOG.warning("on a GPU codec 'auto' stays at %s: its timing has not been verified there", first)
+        if adaptive:
+            LOG.warning("sync.adaptive has no effect at %s, which is not normalised", first)
     return first
 
 

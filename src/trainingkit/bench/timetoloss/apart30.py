@@ -7,7 +7,9 @@ the small scale's own sweep, whose last runs are as long as these; it is dense t
 
 from __future__ import annotations
 
+import math
 import statistics
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -47,9 +49,10 @@ def pending_gaps(spec: TimeToLossSpec, find: Find) -> list[CurveSpec]:
     return [each for each in wanted if find(each) is None]
 
 
-def run_gap(spec: TimeToLossSpec, cache: Path, *, show: Show) -> None:
-    """Run what is missing."""
-    while todo := pending_gaps(spec, Kept(cache).find):
+def run_gap(spec: TimeToLossSpec, cache: Path, *, minutes: float | None, show: Show) -> None:
+    """Run what is missing; no run begins after so many `minutes`, None: all of them."""
+    end_s = time.monotonic() + (60.0 * minutes if minutes is not None else math.inf)
+    while (todo := pending_gaps(spec, Kept(cache).find)) and time.monotonic() < end_s:
         curve = train_here(todo[0], watch=watching(todo[0], len(todo), show))
         keep(path_of(cache, todo[0]), curve.model_dump_json())
 

@@ -83,7 +83,7 @@ def _do(spec: TimeToLossSpec, asked: Asked, cache: Path, find: Find, show: Show)
     if "curves" in asked.parts:
         run_missing(spec, names_of(spec, asked), cache, minutes=asked.budget_minutes, show=show)
     if "every30" in asked.parts:
-        apart30.run_gap(spec, cache, show=show)
+        apart30.run_gap(spec, cache, minutes=asked.budget_minutes, show=show)
     if "times" in asked.parts:
         time_missing(spec, spec.links, cache, minutes=asked.minutes, groups=asked.groups, again=asked.again, show=show)
     if "bits" in asked.parts:

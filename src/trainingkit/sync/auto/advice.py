@@ -180,4 +180,6 @@ def _what_else(rows: Sequence[Row], chosen: Row, situation: Situation) -> list[s
             else f"Even {beyond.rung}, beyond the limits, would take {format_seconds(beyond.step_s)}. "
         )
     times = math.ceil(chosen.exposed_s / TOLERABLE_SHARE / max(situation.none_s, 1e-9))
+    if times < 2:
+        return [said.rstrip()]
     return [said + f"With {times} times the micro-batches a step (step.accumulate) the wait is a tenth of it."]

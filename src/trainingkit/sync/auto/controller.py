@@ -120,7 +120,7 @@ class Controller:
             step: steps so far.
             seen: where ranks train apart, times and rate come once a round, as those of its mean step.
         """
-        self._barred = {index: until for index, until in self._barred.items() if until > step}
+        self._unbar(step)
         self._steady = self._steady + 1 if seen.committed else 0
         if self._skip > 0:
             self._skip -= 1
@@ -135,6 +135,13 @@ class Controller:
         if epoch.settled:
             return self._rest(step) if len(epoch.samples) == RECENT else None
         return self._search(step) if len(epoch.samples) >= self._wanted_samples else None
+
+    def _unbar(self, step: int) -> None:
+        """Where a rung may be used again, it is looked for anew."""
+        barred = {index: until for index, until in self._barred.items() if until > step}
+        if len(barred) < len(self._barred):
+            self._epoch.settled, self._epoch.tries = False, 0
+        self._barred = barred
 
     def _guarded(self, step: int, seen: Seen) -> Move | None:
         """Away from a rung that the limits forbid, or a rung back where a guard complains."""
@@ -324,6 +331,7 @@ class Controller:
         self._reckoning.leave(self._epoch, self.index)
         self._gradients = self._gradients if self.rung.apart else self.index
         self.index = target
+        self._lifted = self._lifted or not self._is_within(target)
         self._epoch.samples, self._epoch.odd = [], []
         self._skip = SETTLE_STEPS
         return Move(step, self.rung, reason)

@@ -79,6 +79,7 @@ class EverySync:
         self._ledger = Ledger(wire)
         self._rounds = Rounds(fragments, module, optimizer, self._ledger)
         self._detached = False
+        self._decayed_before = 0.0
         self._watch: StepWatch | None = None
         self._last = SyncStats()
         exchange_off(module)
@@ -234,9 +235,12 @@ class EverySync:
 
     def stats(self) -> dict[str, Any]:
         """The same facts, and totals: steps, rounds, bytes sent, and what decay took from this rank's residuals."""
-        decayed = sum(parcel.decayed for parcel in self._rounds.parcels)
-        totals = {"steps": self.steps, "rounds": self.rounds, "sent_bytes": self._ledger.sent_bytes, "decayed": decayed}
-        return {**self.describe(), **totals}
+        counts = {"steps": self.steps, "rounds": self.rounds}
+        return {**self.describe(), **counts, "sent_bytes": self._ledger.sent_bytes, "decayed": self._decayed}
+
+    @property
+    def _decayed(self) -> float:
+        return self._decayed_before + sum(parcel.decayed for parcel in self._rounds.parcels)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, `agreed` being the same on all ranks (see `sync.every.state`). Rounds that fly are waited for.
@@ -246,7 +250,7 @@ class EverySync:
         self.rest()
         if self._detached:
             self._rounds.read_agreed()
-        counts = {"steps": self.steps, "rounds": self.rounds, "detached": self._detached}
+        counts = {"steps": self.steps, "rounds": self.rounds, "detached": self._detached, "decayed": self._decayed}
         return {**counts, **stored(self.fragments, self.spec, self.owner)}
 
     def rest(self) -> None:
@@ -254,13 +258,15 @@ class EverySync:
         self._rounds.rest()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue there, local model included, on the rank that made the state.
+        """Continue there, local model included, on the rank that made the state. All ranks call it.
 
-        A state of gradients starts afresh from the local model, also where their synchroniser was detached.
+        Rounds that fly are waited for and dropped, with all that was done here. A state of gradients starts afresh from
+        the local model, also where their synchroniser was detached.
 
         Raises:
             CheckpointError: the state is of another model.
         """
+        self._rounds.drop()
         apart = is_apart(state_dict)
         if (state_dict.get(GRADIENTS, {}) if apart else state_dict).get("own"):
             LOG.warning("the snapshot's residuals were dropped: they are of gradients, and differences travel now")
@@ -270,6 +276,7 @@ class EverySync:
             check_model(state_dict, self.fragments)
             load_fragments(state_dict, self.fragments, self.spec, self.owner)
             self.steps, self._rounds.started = state_dict["steps"], state_dict["rounds"]
+            self._decayed_before += state_dict.get("decayed", 0.0) - self._decayed
         if was_detached(state_dict) and not apart:
             tell_of_detached(state_dict)
         self._detached = was_detached(state_dict) and apart

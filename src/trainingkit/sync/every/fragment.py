@@ -38,6 +38,7 @@ class Fragment:
         self.flying = False
         self.weight = 0.0
         self._launched_since = 0
+        self._comes_back = 0.0
         self._landed = False
         self.parcels = [
             Parcel({name: named[name] for name in names}, every, wire, lambda: self.weight)
@@ -75,7 +76,8 @@ class Fragment:
             self.heal()
             for parcel in self.parcels:
                 parcel.delta.zero_()
-        self.weight, self.tokens = self.tokens, 0.0
+        self.weight = self._comes_back = self.tokens
+        self.tokens = 0.0
         self._launched_since, self.since = self.since, 0
         self.flying, self._landed = True, False
         for parcel in self.parcels:
@@ -93,7 +95,7 @@ class Fragment:
             return self.flying
         landed = [parcel.land() for parcel in self.parcels]
         if not all(landed):
-            self.flying, self.tokens = False, self.tokens + self.weight
+            self.flying, self.tokens = False, self.tokens + self._comes_back
             self.since += self._launched_since
             return False
         for parcel in self.parcels:
@@ -109,12 +111,16 @@ class Fragment:
         self.flying = self._landed = False
 
     def heal(self) -> None:
-        """Go on from the agreed model; what this rank did since the last round does not count."""
+        """Go on from the agreed model; what this rank did since the last round does not count.
+
+        Nor does what a round that flies carries of this rank, should that one be given up.
+        """
         for parcel in self.parcels:
             parcel.heal()
-        self.tokens = 0.0
+        self.tokens = self._comes_back = 0.0
 
     def restore(self, *, tokens: float, since: int, flying: bool, weight: float) -> None:
         """Continue there; a round that flies has landed."""
         self.tokens, self.since, self.weight = tokens, since, weight
         self.flying = self._landed = flying
+        self._comes_back = 0.0

@@ -6,6 +6,7 @@ what the old ranks had not brought into it yet is owed by the new ones, or paid 
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -85,6 +86,7 @@ def redistribute(states: Sequence[Stored], *, alone: bool) -> dict[str, Any]:
         **others,
         "fragments": [{**each, "tokens": 0.0} for each in states[0]["fragments"]],
         "update": {"own": {} if alone else mean, "answer": {}},
+        "decayed": statistics.fmean(state.get("decayed", 0.0) for state in states),
         "local": {name: values.to(local[name].dtype) for name, values in ahead.items()},
     }
 

@@ -92,6 +92,14 @@ class Rounds:
             parcel.write(parcel.agreed)
         return moved
 
+    def drop(self) -> None:
+        """Forget what was done since the last rounds, the ones that fly, and what is owed."""
+        self.rest()
+        for fragment in self.fragments:
+            fragment.restore(tokens=0.0, since=0, flying=False, weight=0.0)
+        for parcel in self.parcels:
+            parcel.forget_residuals()
+
     def begin_anew(self) -> None:
         """Nothing was done since the last round, and none flies."""
         for fragment in self.fragments:
