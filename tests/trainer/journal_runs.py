@@ -18,6 +18,7 @@ from ranks import Context
 from trainingkit.core.errors import CheckpointError
 from trainingkit.recovery import snapshots
 from trainingkit.recovery.journal import slots
+from trainingkit.sync.every.apart import EverySync
 from trainingkit.sync.listening import of_gradients
 from trainingkit.trainer.kit import Kit
 from trainingkit.trainer.recipe import KitConfig
@@ -66,7 +67,17 @@ def settings_of(sync: State, **other: Any) -> KitConfig:
 
 def state_of(kit: Kit, optimizer: torch.optim.Optimizer, rate: Any) -> State:
     """Everything that a replay must bring back, as hashes."""
-    gradients = of_gradients(kit._engine.sync)
+    sync = kit._engine.sync
+    gradients = of_gradients(sync)
+    if isinstance(sync, EverySync):
+        agreed = sync.state_dict()["agreed"]
+        return {
+            "agreed": digest({**agreed["parameters"], **{f"momentum {n}": m for n, m in agreed["momentum"].items()}}),
+            "rate": digest(rate.state_dict()),
+            "random": digest(torch.get_rng_state()),
+            "progress": {"steps": sync.steps},
+            "passes": digest(kit._passes.state_dict()),
+        }
     return {
         "model": digest(kit._module.state_dict()),
         "optimizer": digest(optimizer.state_dict()),
@@ -107,7 +118,8 @@ def train(
     states: dict[int, State] = {}
     with Kit(open_rank(context, Path(folder)), model, optimizer, settings_of(sync, **options), rate=rate) as kit:
         if older and kit.journal is not None:
-            kit.journal._shared = _without_groups(kit.journal._shared)
+            travelled: Any = kit.journal._travelled
+            travelled._shared = _without_groups(travelled._shared)
         begun = {"step": kit.step_number, **state_of(kit, optimizer, rate)}
         for batch in kit.batches(uneven(context.rank)) if not only else ():
             if own_rate:
@@ -132,7 +144,7 @@ def train(
                 if noted:
                     threading.Event().wait()
         written = kit.journal.written_bytes if kit.journal else 0
-        kit._engine.sync.close()
+    kit._engine.sync.close()
     return states, {**begun, "written": written}
 
 

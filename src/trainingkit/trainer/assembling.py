@@ -97,7 +97,7 @@ def assemble(
         clip_norm=config.step.clip_norm or None,
         say=say,
     )
-    if journal is not None:
+    if journal is not None and journal.probes:
         engine.probe = lambda: probe(optimizer)
     return Parts(sync, buffers, engine, keeper, journal)
 

@@ -2,9 +2,8 @@
 
 A step's record on one rank:
 
-    numbers   of this step, the same on all ranks: committed or not, the gradient's norm, each group's learning rate
-    shared    what changed of: the buckets and how each travelled, what had no gradient, clip norm, synchroniser, other
-              settings of the optimizer's groups, and which of them could not be recorded
+    numbers   of this step, the same on all ranks: what travelled (`trainer.travelled`) says which
+    shared    what changed of what all ranks have in common: what travelled, and how
     probe     of the state before the update (`trainer.probe`)
     own       what changed of this rank's place in the data, and of whatever else the loop keeps
     blobs     row/<bucket>/<owner>  the agreed messages of this rank and of the one before it
@@ -24,22 +23,16 @@ import torch
 from torch import nn
 
 from trainingkit.core.files import write_atomic
-from trainingkit.exchange.registry import HIERARCHICAL
 from trainingkit.recovery import layout
-from trainingkit.recovery.journal import MARK, JournalWriter, Origin, differing, patched, row_name
-from trainingkit.recovery.names import inner
+from trainingkit.recovery.journal import MARK, JournalWriter, Origin, differing, patched
 from trainingkit.recovery.together import agree
-from trainingkit.sync.agreed import Agreed
 from trainingkit.sync.contract import Sync
-from trainingkit.sync.exempt import parameter_names
-from trainingkit.sync.listening import of_gradients
-from trainingkit.sync.squeezed import Squeezed
 from trainingkit.trainer.buffers import ModelBuffers
 from trainingkit.trainer.engine import StepResult
-from trainingkit.trainer.groups import unknown_in
 from trainingkit.trainer.rng import generators, packed
 from trainingkit.trainer.sections import JournalSection
 from trainingkit.trainer.session import Session
+from trainingkit.trainer.travelled import Travelled, not_covered, travelled_of
 
 RUN_ID = "run-id"
 OFF = "off"
@@ -66,26 +59,16 @@ def open_journal(
     if why is not None:
         say("journal", f"The journal does not cover {why}: after a loss this run goes on from its newest snapshot.")
         return None
-    gradients = of_gradients(sync)
-    assert gradients is not None
-    return Journalling(session, section, gradients, model, buffers, clip_norm, say)
-
-
-def not_covered(sync: Sync) -> str | None:
-    """What it is about a synchroniser that no journal can keep; None where it can."""
-    gradients = of_gradients(sync)
-    if gradients is None:
-        return "a run in which no squeezed gradients travel"
-    if gradients.wire_format[0] == HIERARCHICAL:
-        return "the exchange on islands"
-    return None
+    rows = {session.rank, (session.rank - 1) % session.world_size}
+    return Journalling(session, section, travelled_of(sync, model, rows, clip_norm), buffers, say)
 
 
 class Journalling:
     """Writes one rank's journal.
 
     Args:
-        buffers: aligned after each step where the model has any, because the record holds them.
+        travelled: hears what is to be kept of each step.
+        buffers: aligned after each step where the model has any and gradients travel, because the record holds them.
         say: told (event, text) of what a person should know.
     """
 
@@ -93,21 +76,15 @@ class Journalling:
         self,
         session: Session,
         section: JournalSection,
-        sync: Squeezed,
-        model: nn.Module,
+        travelled: Travelled,
         buffers: ModelBuffers,
-        clip_norm: float | None,
         say: Callable[[str, str], None],
     ) -> None:
         self.say = say
         self._session = session
-        self._sync = sync
-        self._clip_norm = clip_norm
-        self._names = parameter_names(inner(model))
+        self._travelled = travelled
         self._buffers = buffers
         self._run = _run_id(session)
-        self._rows = {session.rank, (session.rank - 1) % session.world_size}
-        self._pending: list[tuple[Agreed, dict[int, bytes]]] = []
         self._said: dict[str, dict[str, Any]] = {}
         self._written: dict[str, int] = {}
         self._random_before: dict[str, Any] = {}
@@ -116,7 +93,11 @@ class Journalling:
         self._writer = JournalWriter(
             session.run.journal, fsync_s=section.fsync_s, queue_bytes=round(section.queue_mb * 1e6)
         )
-        sync.tap = self._hear
+
+    @property
+    def probes(self) -> bool:
+        """Whether the state before each update must be looked at."""
+        return self._travelled.probes
 
     @property
     def mark(self) -> dict[str, Any]:
@@ -141,6 +122,7 @@ class Journalling:
     def begin(self, step: int, *, base_attempt: int) -> None:
         """A segment begins after `step`, whose state `base_attempt` came to, in a snapshot or in a replay."""
         self._said, self._written, self._random_before, self._begun_after = {}, {}, {}, step
+        self._travelled.forget()
         kept = [place.step for place in layout.places(self._session.run.snapshots) if place.kind == layout.PUBLISHED]
         self._writer.begin(
             Origin(
@@ -165,54 +147,27 @@ class Journalling:
         Args:
             extra: this rank's place in the data and what else the loop keeps.
         """
-        pending, self._pending = self._pending, []
-        self._buffers.align()
-        covered = bool(pending)
-        unrecorded = unknown_in(result.groups)
-        if result.committed and not covered:
-            self._warn_once(step, "sent no squeezed gradients, and only those are kept")
-        elif result.committed and unrecorded is not None:
-            self._warn_once(step, f"was taken with a setting of the optimizer that cannot be recorded ({unrecorded})")
+        if self._travelled.aligns:
+            self._buffers.align()
+        taken = self._travelled.take(result)
+        if taken.gap is not None:
+            self._warn_once(step, taken.gap)
         head = {
-            "numbers": {
-                "committed": result.committed,
-                "norm": result.grad_norm.hex(),
-                "lrs": [lr.hex() for lr in result.lrs],
-            },
-            "shared": self._difference("shared", self._shared(pending, result, covered=covered)),
+            "numbers": dict(taken.numbers),
+            "shared": self._difference("shared", dict(taken.shared)),
             "own": self._difference("own", {"extra": dict(extra)}),
-            "probe": result.probe,
+            "probe": dict(taken.probe),
             "loss": result.loss,
             "tokens": result.tokens,
         }
-        blobs = self._rows_of(pending) if result.committed else {}
-        self._writer.append(step, head, {**blobs, **self._random(), **self._buffer_blobs()})
+        self._writer.append(step, head, {**taken.blobs, **self._random(), **self._buffer_blobs()})
         for text in self._writer.problems():
             self.say("journal", text)
 
     def close(self) -> None:
         """Write what waits, and end. No step may follow."""
-        self._sync.tap = None
+        self._travelled.close()
         self._writer.close()
-
-    def _hear(self, agreed: Agreed) -> None:
-        """On the exchange's last thread: the messages are copied, because the next step overwrites them."""
-        self._pending.append((agreed, {row: agreed.rows[row].numpy().tobytes() for row in self._rows}))
-
-    def _shared(
-        self, pending: list[tuple[Agreed, dict[int, bytes]]], result: StepResult, *, covered: bool
-    ) -> dict[str, Any]:
-        return {
-            "covered": covered,
-            "buckets": [list(agreed.names) for agreed, _ in pending],
-            "ways": [[a.codec, a.rung.codec, a.rung.normalise, a.scale] for a, _ in pending],
-            "absent": [name for p, name in self._names.items() if p.requires_grad and p.grad is None],
-            "clip_norm": self._clip_norm,
-            "groups": {str(index): dict(group) for index, group in enumerate(result.groups)},
-            "unrecorded": unknown_in(result.groups),
-            "sync": self._sync.progress(),
-            "wire": self._sync.wire_format,
-        }
 
     def _difference(self, kind: str, now: dict[str, Any]) -> dict[str, Any]:
         """What changed since the record before; copied, because owners of a state may go on changing it."""
@@ -220,9 +175,6 @@ class Journalling:
         changed = copy.deepcopy(differing(before, now))
         self._said[kind] = patched(before, changed)
         return changed
-
-    def _rows_of(self, pending: list[tuple[Agreed, dict[int, bytes]]]) -> dict[str, bytes]:
-        return {row_name(index, row): data for index, (_, rows) in enumerate(pending) for row, data in rows.items()}
 
     def _random(self) -> dict[str, bytes]:
         before, self._random_before = self._random_before, generators()

@@ -4,6 +4,9 @@ Each step's messages are decoded into the gradients that the optimizer saw; they
 recorded, and the optimizer and the schedule step as they did. So parameters, buffers, optimizer and schedule are those
 of the last complete step, bit for bit; so are each rank's place in the data and its random state. Residuals are the
 snapshot's: what later steps still owed is lost, and said.
+
+Where ranks train apart, the agreed model takes their rounds again (`trainer.retaking_rounds`), up to the last that was
+applied. All ranks go on from it, with the optimizer's state of the snapshot; steps after that round are trained again.
 """
 
 from __future__ import annotations
@@ -20,13 +23,16 @@ from trainingkit.core.errors import CheckpointError
 from trainingkit.recovery.journal import MARK, Base, Cover, Entry, Scan, cover, scan, slots, until
 from trainingkit.recovery.together import agree
 from trainingkit.sync.contract import Sync
+from trainingkit.sync.every.apart import EverySync
 from trainingkit.sync.listening import of_gradients
 from trainingkit.sync.residualstate import in_gradients, state_in
+from trainingkit.sync.squeezed import Squeezed
 from trainingkit.trainer.alongside import Alike, find_alike, without_own
-from trainingkit.trainer.journalling import not_covered
 from trainingkit.trainer.retaking import Loop, take, taken_elsewhere
+from trainingkit.trainer.retaking_rounds import take_rounds
 from trainingkit.trainer.rng import random_state, set_random_state
 from trainingkit.trainer.session import Session
+from trainingkit.trainer.travelled import not_covered
 
 
 @dataclass(frozen=True)
@@ -97,10 +103,13 @@ def replay(
     left = _finish(session, loop, covered, state, alike)
     seconds = time.perf_counter() - began
     count = len(covered.steps)
+    apart = ""
+    if isinstance(loop.sync, EverySync):
+        apart = f"Ranks go on from the model that was agreed on then, with the optimizers' state of step {step}. "
     text = (
         f"Snapshot of step {step}, then {count} step{'s' if count > 1 else ''} replayed from the journal in "
-        f"{seconds:.1f} s. Residuals are those of step {step}: what later steps still owed is lost (the snapshot's sum "
-        f"of |residual| is {owed:.4g})."
+        f"{seconds:.1f} s. {apart}Residuals are those of step {step}: what later steps still owed is lost (the "
+        f"snapshot's sum of |residual| is {owed:.4g})."
     )
     last = covered.steps[-1]
     return Replayed(last.step, last.attempt, left.state, count, seconds, text + _losses(covered, step, alike))
@@ -113,12 +122,14 @@ def _take_all(session: Session, loop: Loop, covered: Cover) -> tuple[int, str | 
         CheckpointError: a step could not be taken, or ranks found different ends.
     """
 
+    again = take_rounds if isinstance(loop.sync, EverySync) else take
+
     def mine() -> tuple[int, str | None]:
         for index, each in enumerate(covered.steps):
             why = taken_elsewhere(loop, each, session.rank)
             if why is not None:
                 return index, why
-            take(loop, each, session)
+            again(loop, each, session)
         return len(covered.steps), None
 
     ends = agree(session.snapshot_group, mine, doing="replaying the journal")
@@ -169,12 +180,14 @@ def _say_others(scans: list[Scan], base: Base, say: Callable[[str, str], None]) 
 
 def _unlike(loop: Loop, covered: Cover) -> str | None:
     """Why this loop cannot take the steps that were kept; None where it can."""
-    why, gradients = not_covered(loop.sync), of_gradients(loop.sync)
-    if why is not None or gradients is None:
+    why, carrier = not_covered(loop.sync), _carrier(loop.sync)
+    if why is not None or carrier is None:
         return f"it does not cover {why}"
-    differs = any(step.shared["wire"] != gradients.wire_format for step in covered.steps)
-    if differs:
-        return "gradients travel otherwise in this run than when it was written"
+    if any(step.shared["wire"] != carrier.wire_format for step in covered.steps):
+        what = "rounds" if isinstance(carrier, EverySync) else "gradients"
+        return f"{what} travel otherwise in this run than when it was written"
+    if isinstance(carrier, EverySync):
+        return None
     groups = len(loop.optimizer.param_groups)
     if any("groups" not in step.shared for step in covered.steps):
         return "an earlier version wrote it, which did not keep the settings of the optimizer's groups"
@@ -206,10 +219,11 @@ def _finish(session: Session, loop: Loop, covered: Cover, state: Mapping[str, An
 
 def _leave(session: Session, loop: Loop, covered: Cover, state: Mapping[str, Any], alike: Alike) -> _Left:
     """The synchroniser's progress and the buffers are set. No collective: ranks may fail alone here."""
-    last, gradients = covered.steps[-1], of_gradients(loop.sync)
-    assert gradients is not None
-    gradients.catch_up(last.shared["sync"])
-    for name, data in _newest(covered, "buffer/", range(session.world_size)).items():
+    last, carrier = covered.steps[-1], _carrier(loop.sync)
+    assert carrier is not None
+    carrier.catch_up(last.shared["sync"])
+    aligned = (0,) if 0 in last.entries else range(session.world_size)
+    for name, data in _newest(covered, "buffer/", aligned).items():
         buffer = loop.buffers.persistent()[name]
         if not data:
             continue
@@ -220,6 +234,11 @@ def _leave(session: Session, loop: Loop, covered: Cover, state: Mapping[str, Any
         return _Left(without_own(state, next(iter(last.own.values()))["extra"], alike), {})
     drawn = _newest(covered, "random/", (session.rank,))
     return _Left({**state, **last.own[session.rank]["extra"]}, {n: json.loads(data) for n, data in drawn.items()})
+
+
+def _carrier(sync: Sync) -> Squeezed | EverySync | None:
+    """What carries what a journal keeps."""
+    return sync if isinstance(sync, EverySync) else of_gradients(sync)
 
 
 def _settle(loop: Loop) -> None:
@@ -244,7 +263,8 @@ def _owed(session: Session, sync: Sync) -> float:
     """Sum of |residual| over all ranks, in gradients' units."""
 
     def mine() -> float:
-        own = in_gradients(state_in(sync.state_dict()))["own"]
+        state = sync.state_dict()
+        own = in_gradients(state_in(state.get("update", state)))["own"]
         return sum(float(values.abs().sum()) for values in own.values())
 
     return sum(agree(session.snapshot_group, mine, doing="replaying the journal"))

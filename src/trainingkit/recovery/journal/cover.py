@@ -71,7 +71,7 @@ def cover(base: Base, scans: Iterable[Scan]) -> Cover:
     tried = Cover((), None, None, ())
     for attempt in sorted(attempts, reverse=True):
         route = _route(base, attempt, attempts)
-        covered = _along(base, route, attempts) if route else tried
+        covered = _ending_well(_along(base, route, attempts)) if route else tried
         if covered.steps:
             return covered
         tried = covered if tried.why is None else tried
@@ -193,8 +193,11 @@ def check_reaches(covered: Cover, base: Base, step: int) -> Cover:
     Raises:
         CheckpointError: the journal does not reach so far.
     """
-    if step < base.step or step > (covered.end or base.step):
+    kept = until(covered, step)
+    if step != (kept.end or base.step):
         reach = f"steps {base.step} to {covered.end}" if covered.end else f"step {base.step} alone"
+        if any(not each.ends for each in covered.steps):
+            reach = f"step {base.step}, or one that ends a round, up to {covered.end}"
         raise CheckpointError(
             "No whole snapshot and journal lead to this step.",
             field="--to-step",
@@ -202,15 +205,32 @@ def check_reaches(covered: Cover, base: Base, step: int) -> Cover:
             expected=f"{reach}, after the snapshot of step {base.step}" + (f" ({covered.why})" if covered.why else ""),
             next_step="List what is covered with: trainingkit recover RUN --inspect",
         )
-    return until(covered, step)
+    return kept
 
 
 def until(covered: Cover, step: int) -> Cover:
-    """The steps of a cover up to one; all of it where none is later."""
+    """The steps of a cover up to one, or to the last before it with which a replay can end; all where none is later."""
     if step >= (covered.end or step):
         return covered
-    kept = tuple(each for each in covered.steps if each.step <= step)
-    return Cover(kept, kept[-1].attempt if kept else None, None, _without(kept, covered.ranks) if kept else ())
+    return _ending_well(_cut(covered, tuple(each for each in covered.steps if each.step <= step), None))
+
+
+def _ending_well(covered: Cover) -> Cover:
+    """Without the steps after the last one with which a replay can end."""
+    count = len(covered.steps)
+    while count and not covered.steps[count - 1].ends:
+        count -= 1
+    return covered if count == len(covered.steps) else _cut(covered, covered.steps[:count], covered.why)
+
+
+def _cut(covered: Cover, kept: tuple[Step, ...], why: str | None) -> Cover:
+    return replace(
+        covered,
+        steps=kept,
+        attempt=kept[-1].attempt if kept else None,
+        why=why,
+        lost=_without(kept, covered.ranks),
+    )
 
 
 def _without(steps: Sequence[Step], ranks: Iterable[int]) -> tuple[int, ...]:

@@ -31,6 +31,11 @@ class Step:
     own: Mapping[int, Mapping[str, Any]]
     entries: Mapping[int, Entry]
 
+    @property
+    def ends(self) -> bool:
+        """Whether a replay can end with it; with ranks that train apart, only where a round is applied."""
+        return bool(self.numbers.get("ends", True))
+
     def blob(self, name: str) -> bytes | None:
         """One blob, from the first rank that has it; None where nobody has."""
         for entry in self.entries.values():

@@ -58,12 +58,14 @@ class Survey:
 
     def reach(self) -> list[tuple[int, int]]:
         """Steps that can be gone back to, as first and last of each range, in order."""
+        leads = [lead for lead in self.leads if lead.found.problem is None]
+        replayed = {each.step for lead in leads for each in lead.covered.steps if each.ends}
         ranges: list[tuple[int, int]] = []
-        for lead in sorted((each for each in self.leads if each.found.problem is None), key=lambda e: e.found.step):
-            if ranges and lead.found.step <= ranges[-1][1] + 1:
-                ranges[-1] = (ranges[-1][0], max(ranges[-1][1], lead.end))
+        for step in sorted(replayed | {lead.found.step for lead in leads}):
+            if ranges and step == ranges[-1][1] + 1:
+                ranges[-1] = (ranges[-1][0], step)
             else:
-                ranges.append((lead.found.step, lead.end))
+                ranges.append((step, step))
         return ranges
 
 

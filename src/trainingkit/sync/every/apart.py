@@ -31,6 +31,7 @@ from trainingkit.sync.control import peers_watched
 from trainingkit.sync.every.fragment import Fragment
 from trainingkit.sync.every.gradsync import exchange_off, exchange_on
 from trainingkit.sync.every.handover import GRADIENTS, is_apart, tell_of_detached, was_detached
+from trainingkit.sync.every.landed import Landed, RoundTap, sample_crc32
 from trainingkit.sync.every.ledger import Ledger
 from trainingkit.sync.every.moments import agree_on_moments
 from trainingkit.sync.every.parcel import Wire
@@ -256,6 +257,45 @@ class EverySync:
     def rest(self) -> None:
         """Wait for the rounds that fly; they are applied at their own time all the same."""
         self._rounds.rest()
+
+    @property
+    def tap(self) -> RoundTap | None:
+        """Given each round before it is applied (`sync.every.landed`)."""
+        return self._rounds.tap
+
+    @tap.setter
+    def tap(self, tap: RoundTap | None) -> None:
+        self._rounds.tap = tap
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether what a round agreed on can be had again from its messages: there are other ranks, and no islands."""
+        return all(parcel.repeatable for parcel in self._rounds.parcels)
+
+    @property
+    def wire_format(self) -> list[Any]:
+        """What decides how kept messages are cut and applied: exchange, settings, and which parameters lie together."""
+        parcels = [[list(parcel.named) for parcel in fragment.parcels] for fragment in self.fragments]
+        return [*(self._wire.named if self._wire is not None else ()), str(self.spec), parcels]
+
+    def progress(self) -> dict[str, Any]:
+        """What of the state is no tensor and the same on all ranks."""
+        return {"steps": self.steps, "rounds": self.rounds}
+
+    def agreed_crc32(self) -> int:
+        """Over a sample of the agreed model's elements."""
+        return sample_crc32(self._rounds.parcels)
+
+    def apply_again(self, landed: Landed) -> None:
+        """Take the outer step of a round whose messages were kept. The local model and what is owed stay."""
+        fragment = self.fragments[landed.fragment]
+        for parcel, rows in zip(fragment.parcels, landed.rows, strict=True):
+            parcel.apply_again(rows)
+
+    def catch_up(self, progress: Mapping[str, Any]) -> None:
+        """Go on where `progress` was asked, from the agreed model, which has the rounds up to there; nothing flies."""
+        self._rounds.begin_at_agreed()
+        self.steps, self._rounds.started = progress["steps"], progress["rounds"]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue there, local model included, on the rank that made the state. All ranks call it.

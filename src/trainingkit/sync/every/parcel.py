@@ -18,7 +18,7 @@ from trainingkit.exchange.clock import StageClock
 from trainingkit.exchange.lane import Lane
 from trainingkit.exchange.parts import Part
 from trainingkit.exchange.queue import OrderedQueue
-from trainingkit.exchange.registry import EXCHANGES, Round
+from trainingkit.exchange.registry import EXCHANGES, Repeatable, Round
 from trainingkit.sync.bucketplan import Carried, split_bucket
 from trainingkit.sync.every.outer import outer_step
 from trainingkit.sync.every.settings import Every
@@ -44,6 +44,11 @@ class Wire:
     network: Mapping[str, object]
     clock: StageClock
     queue: OrderedQueue
+
+    @property
+    def named(self) -> tuple[str, str, str]:
+        """The exchange and the codecs."""
+        return self.exchange, str(self.matrices.spec), str(self.exempt.spec)
 
     @property
     def owner(self) -> int:
@@ -173,6 +178,28 @@ class Parcel:
                     parameter.add_(moved)
                 else:
                     parameter.copy_(parameter.float() + moved)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether rounds are made of messages alone (`exchange.registry.Repeatable`)."""
+        return isinstance(self._round, Repeatable)
+
+    @property
+    def heard(self) -> torch.Tensor:
+        """[ranks, bytes] uint8: the messages of the round that has landed; valid until the next one starts."""
+        assert isinstance(self._round, Repeatable)
+        return self._round.heard
+
+    def apply_again(self, rows: torch.Tensor) -> None:
+        """Take the outer step of a round whose messages were kept. The local model and what is owed stay."""
+        assert isinstance(self._round, Repeatable)
+        self.delta.zero_()
+        for carried in self.carried:
+            carried.take(self.delta, 1.0)
+        self._round.hear_again(rows)
+        for carried in self.carried:
+            carried.put(self.delta, 1.0)
+        outer_step(self.agreed, self.delta, self.momentum, self._every)
 
     def heal(self) -> None:
         """Go on from the agreed model; a round that flies will correct it as if it had been there all along."""

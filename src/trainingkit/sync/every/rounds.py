@@ -16,6 +16,7 @@ from trainingkit.sync.control import peers_watched
 from trainingkit.sync.every.covered import refuse_uncovered
 from trainingkit.sync.every.fragment import Fragment
 from trainingkit.sync.every.healing import all_finite, forget_broken_moments, forget_broken_residuals
+from trainingkit.sync.every.landed import Landed, RoundTap
 from trainingkit.sync.every.ledger import Ledger
 from trainingkit.sync.every.parcel import Parcel
 
@@ -32,11 +33,13 @@ class Rounds:
 
     Attributes:
         started: rounds so far, one for each fragment.
+        tap: given each round before it is applied, where somebody keeps them (`sync.every.landed`).
     """
 
     def __init__(self, fragments: Sequence[Fragment], module: nn.Module, optimizer: Optimizer, ledger: Ledger) -> None:
         self.fragments = tuple(fragments)
         self.started = 0
+        self.tap: RoundTap | None = None
         self._module = module
         self._optimizer = optimizer
         self._ledger = ledger
@@ -95,21 +98,30 @@ class Rounds:
     def drop(self) -> None:
         """Forget what was done since the last rounds, the ones that fly, and what is owed."""
         self.rest()
-        for fragment in self.fragments:
-            fragment.restore(tokens=0.0, since=0, flying=False, weight=0.0)
+        self._restart()
         for parcel in self.parcels:
             parcel.forget_residuals()
 
+    def begin_at_agreed(self) -> None:
+        """Forget what was done since the last rounds, and the ones that fly; the local model is the agreed one."""
+        self.rest()
+        self._restart()
+        for parcel in self.parcels:
+            parcel.write(parcel.agreed)
+
     def begin_anew(self) -> None:
         """Nothing was done since the last round, and none flies."""
-        for fragment in self.fragments:
-            assert not fragment.flying
-            fragment.restore(tokens=0.0, since=0, flying=False, weight=0.0)
+        assert not any(fragment.flying for fragment in self.fragments)
+        self._restart()
 
     def read_agreed(self) -> None:
         """The local model is the agreed one."""
         for parcel in self.parcels:
             parcel.read(parcel.agreed)
+
+    def _restart(self) -> None:
+        for fragment in self.fragments:
+            fragment.restore(tokens=0.0, since=0, flying=False, weight=0.0)
 
     def _launch_last(self, fragment: Fragment) -> None:
         for _ in range(LAST_TRIES):
@@ -134,8 +146,12 @@ class Rounds:
     def _land(self, fragment: Fragment) -> None:
         """Wait for the round that flies, if one does, and apply it."""
         self._wait(fragment)
-        if fragment.flying:
-            fragment.apply()
+        if not fragment.flying:
+            return
+        if self.tap is not None:
+            number = self.fragments.index(fragment)
+            self.tap(Landed(number, tuple(parcel.heard for parcel in fragment.parcels)))
+        fragment.apply()
 
     def _wait(self, fragment: Fragment) -> None:
         if not fragment.flying:
