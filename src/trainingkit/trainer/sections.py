@@ -89,7 +89,8 @@ class JournalSection(Section):
     """What is kept of each step between two snapshots, so that the last completed step survives."""
 
     steps: Literal["off", "squeezed"] = Field(
-        default="off", description="'squeezed': write down every step whose gradients travel squeezed; 'off': none"
+        default="off",
+        description="'squeezed': write down every step whose gradients travel squeezed, and every round; 'off': none",
     )
     fsync_s: float = Field(default=5.0, ge=0, description="a host that dies loses at most the steps of so many seconds")
     queue_mb: float = Field(default=64.0, gt=0, description="what may wait to be written, in MB, before steps wait")
