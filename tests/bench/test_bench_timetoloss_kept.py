@@ -45,6 +45,12 @@ def test_times_and_whole_runs_belong_to_a_processor_and_an_arithmetic(tmp_path):
     assert others[0].curve(BASELINE, 1e-3, 160).compute == "fp32"
 
 
+def test_a_cache_that_cannot_be_written_is_noticed_before_anything_runs(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ConfigError, match=r"(?s)cannot be kept.*--cache"):
+        run(TimeToLossSpec(), Asked(), tmp_path / "file" / "cache", command="")
+
+
 def test_times_that_cannot_be_read_are_taken_again(tmp_path, monkeypatch):
     spec = TimeToLossSpec(links=["25mbit"])
     path = times_path(tmp_path, spec, "25mbit", "judged")

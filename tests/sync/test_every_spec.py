@@ -22,6 +22,7 @@ from trainingkit.trainer.recipe import load_kit_config
         ("every(steps=4, delay=1)|all|int4", "every(4, delay=1)|all|int4(block=64)"),
         ("every(10)|none", "every(10)|none"),
         ("every(30)", "every(30)|all|int4(block=64)"),
+        ("every(3, embeddings=True, exchange=gather)", "every(3, embeddings=true, exchange=gather)|all|int4(block=64)"),
         (
             "every(30, outer_lr=0.7, outer_momentum=0.9, nesterov=true, decay=0.95)|none",
             "every(30, outer_lr=0.7, outer_momentum=0.9, nesterov=true, decay=0.95)|none",
@@ -64,6 +65,7 @@ def test_texts_of_gradients_are_left_to_others(text: str) -> None:
         ("every(4, tau=5)", ["must be applied before the next one starts", "at most 4"]),
         ("every(2, fragments=3)", ["more fragments than steps between two rounds", "found:     3"]),
         ("every(4, nesterov=true)", ["Nesterov looks ahead along the momentum", "outer_momentum above 0"]),
+        ("every(4, exchange=gathr)", ["Did you mean 'gather'?", "sync.codec.every.exchange"]),
         ("every(4, decay=1.5)", ["field:     sync.codec.every.decay", "less than or equal to 1"]),
         ("every(4)|all|int5", ["no quantiser called 'int5'", "Did you mean 'int"]),
         ("every(4|none", ["cannot be read", "missing parenthesis"]),

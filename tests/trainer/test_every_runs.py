@@ -99,6 +99,21 @@ def test_a_stop_on_request_does_not_settle(pool: Pool, tmp_path: Path) -> None:
     assert straight[0]["model"] == straight[1]["model"]
 
 
+def test_what_the_last_exchange_sent_is_said(pool: Pool, tmp_path: Path) -> None:
+    """It is in no step's record; and a run that ends before ranks meet says so when it begins."""
+    pool.run(train, 2, str(tmp_path / "over"), f"every(4)|{INT4}")
+    told = [(step, text) for step, event, text in events(tmp_path / "over") if event == "sync"]
+    assert [step for step, _ in told] == [TOTAL]
+    assert told[0][1].startswith("The last exchange brought all ranks to one model; this one sent ")
+    pool.run(train, 2, str(tmp_path / "even"), f"every(4)|{INT4}", 8)
+    assert not any(event == "sync" for _, event, _ in events(tmp_path / "even"))
+    ended = pool.run(train, 2, str(tmp_path / "few"), f"every(40)|{INT4}")
+    assert ended[0]["model"] == ended[1]["model"]
+    told = [(step, text) for step, event, text in events(tmp_path / "few") if event == "sync"]
+    assert [step for step, _ in told] == [0, TOTAL]
+    assert told[0][1].startswith(f"Ranks exchange every 40 steps and run.steps is {TOTAL}: they train on their own")
+
+
 def test_snapshots_hold_the_agreed_model(pool: Pool, tmp_path: Path) -> None:
     """In the middle of a round, too: what eval and export read is no rank's own model."""
     with pytest.raises(RankFailed):

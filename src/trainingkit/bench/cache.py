@@ -23,6 +23,17 @@ def cache_folder(bench: str) -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "trainingkit" / bench
 
 
+def require_writable(folder: Path) -> None:
+    """Make a folder of the cache, and prove that it can be written, before hours of work are to be kept there.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    probe = folder / f".writable.{os.getpid()}"
+    keep(probe, "")
+    probe.unlink()
+
+
 def read_kept(path: Path, kind: type[SectionT]) -> SectionT | None:
     """What is kept, or None when there is nothing that can be read; a damaged file is as good as none."""
     try:

@@ -15,9 +15,11 @@ from typing import Any
 
 from torch import Tensor
 
+from trainingkit.core.units import format_bytes
 from trainingkit.recovery import attach_tensors, detach_tensors
 from trainingkit.sync.contract import Sync, TrainsApart
 from trainingkit.sync.control import peers_watched
+from trainingkit.sync.every.apart import EverySync
 from trainingkit.sync.every.handover import final_model, gradients, is_apart, redistribute
 
 OPTIMIZER = ("optim/", "group/")
@@ -40,12 +42,39 @@ class Restored:
     sync: dict[str, Any]
 
 
-def settle(sync: Sync) -> bool:
-    """Bring all ranks to one model, where they have not. Returns whether that changed anything. All ranks call it."""
+def settle(sync: Sync, say: Callable[[str, str], object]) -> bool:
+    """Bring all ranks to one model, where they have not. Returns whether that changed anything. All ranks call it.
+
+    Args:
+        say: told (event, text) of what that sent: it is in no step's record.
+    """
     if not isinstance(sync, TrainsApart):
         return False
+    before = _sent_bytes(sync)
     with peers_watched():
-        return sync.settle()
+        moved = sync.settle()
+    sent = _sent_bytes(sync) - before
+    if sent:
+        say("sync", f"The last exchange brought all ranks to one model; this one sent {format_bytes(sent)}.")
+    return moved
+
+
+def never_meet(sync: Sync, total: int | None) -> str | None:
+    """A word for a run that ends before ranks first meet; None for others.
+
+    Args:
+        total: steps of the run; None: until the data end.
+    """
+    if not isinstance(sync, EverySync) or total is None or total >= sync.spec.every.steps:
+        return None
+    return (
+        f"Ranks exchange every {sync.spec.every.steps} steps and run.steps is {total}: they train on their own until "
+        "the run ends, and meet once then."
+    )
+
+
+def _sent_bytes(sync: Sync) -> int:
+    return int(sync.stats().get("sent_bytes", 0))
 
 
 @contextlib.contextmanager

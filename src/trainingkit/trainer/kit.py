@@ -24,7 +24,7 @@ from trainingkit.core.runfolder import RunFolder
 from trainingkit.core.stateful import Stateful
 from trainingkit.sync.contract import Sync
 from trainingkit.sync.control import ControlLane
-from trainingkit.trainer.apart import agreed_weights, settle
+from trainingkit.trainer.apart import agreed_weights, never_meet, settle
 from trainingkit.trainer.assembling import assemble, go_on
 from trainingkit.trainer.building import describe_model
 from trainingkit.trainer.datamark import data_mark
@@ -240,7 +240,7 @@ class Kit:
         if self._ending.done:
             return
         self._ending.drop_half_step(self.step_number, "The loop ended")
-        moved = self.stopped is None and settle(self._engine.sync)
+        moved = self.stopped is None and settle(self._engine.sync, self.event)
         if moved or self.step_number > self._keeper.saved_step:
             self._saving.save(self.step_number, wait=True)
         self._saving.close()
@@ -278,6 +278,9 @@ class Kit:
         nothing = nothing_squeezed(sync, self._module)
         if nothing:
             self.event("codec", nothing)
+        alone = never_meet(sync, self._total)
+        if alone:
+            self.event("sync", alone)
 
     def _resume_text(self) -> str:
         if self._all_done:
@@ -296,7 +299,7 @@ class Kit:
         self._saving.stepped(self.step_number, result)
         self._say_notes()
         if self._all_done and self.stopped is None:
-            settle(self._engine.sync)
+            settle(self._engine.sync, self.event)
         self._engine.check_aborts()
         self._keeper.check()
         due = self._keeper.due(self.step_number, step_s, agreed=result.agreed[1] > 0)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from trainingkit.bench.cache import require_writable
 from trainingkit.bench.frontier.catalogue import catalogue, scheme_of
 from trainingkit.bench.frontier.gaps import gap
 from trainingkit.bench.frontier.kept import Kept, path_of, read_kept, task_of, write_kept
@@ -83,6 +84,7 @@ def sweep(
         DataError: a task's data are not here and cannot be fetched.
         StepError: a process of the sweep was killed.
     """
+    require_writable(cache)
     every = list(dict.fromkeys([*((task, reference_of(scheme_of(name)).name) for task, name in pairs), *pairs]))
     first = _done([Wanted(*pair, 0, workers, cache, steps) for pair in every], jobs, "first seed", show)
     chosen = _near(first) if only_near else set(every)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainingkit.bench.cache import require_writable
 from trainingkit.bench.contender import builder_of
 from trainingkit.bench.naming import read_name
 from trainingkit.bench.result import Result
@@ -70,6 +71,7 @@ def run(spec: TimeToLossSpec, asked: Asked, cache: Path, *, command: str, show: 
         parse_rate(link, field="--links")
     builder_of(read_name(spec.winner, field="--winner").way)
     if not asked.no_run:
+        require_writable(cache)
         _do(spec, asked, cache, Kept(cache).find, show)
     return summarise(spec, names_of(spec, asked), asked.groups, cache, Kept(cache).remembered(), command=command)
 

@@ -25,6 +25,7 @@ from trainingkit.sync.every.apart import EverySync
 from trainingkit.sync.every.dealing import deal
 from trainingkit.sync.every.fragment import Fragment
 from trainingkit.sync.every.parcel import Wire
+from trainingkit.sync.every.settings import AUTO
 from trainingkit.sync.every.spec import EverySpec, parse_every
 from trainingkit.sync.exempt import TINY_ELEMENTS, odd_names, parameter_names, squeezed_names
 from trainingkit.sync.lanes import lay_lanes, new_group
@@ -34,7 +35,6 @@ from trainingkit.sync.section import AUTO_ISLANDS, IslandChoice
 EXEMPT_CODEC = "all|bf16"
 DENSE_CODEC = "all|fp32"
 BROADCAST_BYTES = 1 << 25
-AUTO = "auto"
 
 
 def train_apart(
@@ -74,8 +74,6 @@ def train_apart(
     _refuse_odd(odd_names(inner))
     named = trainable_by_name(inner)
     deal(list(named), spec.every.fragments)
-    if spec.every.exchange != AUTO:
-        EXCHANGES.get(spec.every.exchange, field="every.exchange")
     ranks = dist.get_world_size(group) if group is not None else 1
     if ranks == 1 and spec.every.is_mean:
         return SingleProcess(model)

@@ -10,6 +10,10 @@ from trainingkit.core.errors import ConfigError
 from trainingkit.core.section import Section
 
 
+AUTO = "auto"
+"""The exchange by the number of ranks and their islands."""
+
+
 class Every(Section):
     """Settings of training apart.
 
@@ -35,7 +39,7 @@ class Every(Section):
     nesterov: bool = False
     decay: float = Field(default=1.0, gt=0, le=1)
     embeddings: bool = False
-    exchange: str = "auto"
+    exchange: str = AUTO
 
     @property
     def lag(self) -> int:

@@ -16,8 +16,9 @@ from trainingkit.codec.selections import SELECTIONS
 from trainingkit.core.errors import ConfigError
 from trainingkit.core.nearest import nearest
 from trainingkit.core.section import check
+from trainingkit.exchange import EXCHANGES
 from trainingkit.sync.every.presets import PRESETS
-from trainingkit.sync.every.settings import Every
+from trainingkit.sync.every.settings import AUTO, Every
 
 NAME = "every"
 DENSE = "none"
@@ -70,8 +71,8 @@ def parse_every(text: str | EverySpec, *, field: str = "codec") -> EverySpec:
     """Read a text for which `trains_apart` is true.
 
     Raises:
-        ConfigError: a setting that is unknown (with the nearest), missing, out of range or does not fit the others; or
-            a codec that cannot be read.
+        ConfigError: a setting or an exchange that is unknown (with the nearest), missing, out of range or does not fit
+            the others; or a codec that cannot be read.
     """
     if isinstance(text, EverySpec):
         return text
@@ -82,12 +83,14 @@ def parse_every(text: str | EverySpec, *, field: str = "codec") -> EverySpec:
     assert name == NAME, "callers ask `trains_apart` first"
     values = bind(Every, arguments, field=f"{field}.{NAME}")
     every = check(Every, {key: _word(value) for key, value in values.items()}, field=f"{field}.{NAME}")
+    if every.exchange != AUTO:
+        EXCHANGES.get(every.exchange, field=f"{field}.{NAME}.exchange")
     rest = rest.strip() or ALONE
     return EverySpec(every, None if rest == DENSE else parse(rest, field=field))
 
 
 def _word(value: Any) -> Any:
-    return WORDS.get(value, value) if isinstance(value, str) else value
+    return WORDS.get(value.lower(), value) if isinstance(value, str) else value
 
 
 def _show(every: Every) -> str:
