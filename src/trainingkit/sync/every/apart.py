@@ -80,7 +80,6 @@ class EverySync:
         self._ledger = Ledger(wire)
         self._rounds = Rounds(fragments, module, optimizer, self._ledger)
         self._detached = False
-        self._decayed_before = 0.0
         self._watch: StepWatch | None = None
         self._last = SyncStats()
         exchange_off(module)
@@ -236,12 +235,9 @@ class EverySync:
 
     def stats(self) -> dict[str, Any]:
         """The same facts, and totals: steps, rounds, bytes sent, and what decay took from this rank's residuals."""
-        counts = {"steps": self.steps, "rounds": self.rounds}
-        return {**self.describe(), **counts, "sent_bytes": self._ledger.sent_bytes, "decayed": self._decayed}
-
-    @property
-    def _decayed(self) -> float:
-        return self._decayed_before + sum(parcel.decayed for parcel in self._rounds.parcels)
+        decayed = sum(parcel.decayed for parcel in self._rounds.parcels)
+        totals = {"steps": self.steps, "rounds": self.rounds, "sent_bytes": self._ledger.sent_bytes, "decayed": decayed}
+        return {**self.describe(), **totals}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, `agreed` being the same on all ranks (see `sync.every.state`). Rounds that fly are waited for.
@@ -251,7 +247,7 @@ class EverySync:
         self.rest()
         if self._detached:
             self._rounds.read_agreed()
-        counts = {"steps": self.steps, "rounds": self.rounds, "detached": self._detached, "decayed": self._decayed}
+        counts = {"steps": self.steps, "rounds": self.rounds, "detached": self._detached}
         return {**counts, **stored(self.fragments, self.spec, self.owner)}
 
     def rest(self) -> None:
@@ -316,7 +312,6 @@ class EverySync:
             check_model(state_dict, self.fragments)
             load_fragments(state_dict, self.fragments, self.spec, self.owner)
             self.steps, self._rounds.started = state_dict["steps"], state_dict["rounds"]
-            self._decayed_before += state_dict.get("decayed", 0.0) - self._decayed
         if was_detached(state_dict) and not apart:
             tell_of_detached(state_dict)
         self._detached = was_detached(state_dict) and apart

@@ -84,11 +84,20 @@ def redistribute(states: Sequence[Stored], *, alone: bool) -> dict[str, Any]:
     return {
         **{name: value for name, value in states[0].items() if name != GRADIENTS},
         **others,
-        "fragments": [{**each, "tokens": 0.0} for each in states[0]["fragments"]],
+        "fragments": [
+            {**first, "tokens": 0.0, "decayed": _mean_decayed(each)}
+            for first, each in zip(
+                states[0]["fragments"], zip(*(s["fragments"] for s in states), strict=True), strict=True
+            )
+        ],
         "update": {"own": {} if alone else mean, "answer": {}},
-        "decayed": statistics.fmean(state.get("decayed", 0.0) for state in states),
         "local": {name: values.to(local[name].dtype) for name, values in ahead.items()},
     }
+
+
+def _mean_decayed(fragment: Sequence[Stored]) -> list[float]:
+    """What decay took from one fragment's residuals, by parcel, as a mean over ranks."""
+    return [statistics.fmean(each) for each in zip(*(counts.get("decayed", ()) for counts in fragment), strict=True)]
 
 
 def gradients(states: Sequence[Stored], rank: int | None) -> dict[str, Any]:

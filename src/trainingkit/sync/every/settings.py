@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 from trainingkit.core.errors import ConfigError
 from trainingkit.core.section import Section
 
-
 AUTO = "auto"
 """The exchange by the number of ranks and their islands."""
 

@@ -1,7 +1,8 @@
 """The state of training apart, by parameter name.
 
     spec        the text of the settings
-    fragments   of each: its names, the weight and steps since its last round, whether one flies and with what weight
+    fragments   of each: its names, the weight and steps since its last round, whether one flies and with what weight,
+                and what decay took from the residuals of its parcels
     update      what this rank's rounds still owe: `own` and `answer` as in `sync.residualstate`, in units of parameters
     local       name -> [elements], this rank's model
     launched    name -> [elements] fp32, the local model when the round started that flies
@@ -56,7 +57,8 @@ def load_fragments(state: Mapping[str, Any], fragments: Sequence[Fragment], spec
         state = landed(state)
     counted = state["fragments"] if same else [_joint(state)] * len(fragments)
     for fragment, counts in zip(fragments, counted, strict=True):
-        fragment.restore(**{key: value for key, value in counts.items() if key != "names"})
+        fragment.restore(**{key: counts[key] for key in ("tokens", "since", "flying", "weight")})
+    _put_decayed(fragments, [each.get("decayed", []) for each in state["fragments"]])
     for fragment in fragments:
         for parcel in fragment.parcels:
             _fill_parcel(parcel, state, flying=fragment.flying)
@@ -98,6 +100,15 @@ def check_model(state: Mapping[str, Any], fragments: Sequence[Fragment]) -> None
     check_fits(State(own=state["update"]["own"], answer=state["update"]["answer"]), sizes)
 
 
+def _put_decayed(fragments: Sequence[Fragment], decayed: Sequence[Sequence[float]]) -> None:
+    """By parcel where there are as many as then; else all of it in the first."""
+    alike = [len(fragment.parcels) for fragment in fragments] == [len(each) for each in decayed]
+    total = sum(sum(each) for each in decayed)
+    for number, fragment in enumerate(fragments):
+        for index, parcel in enumerate(fragment.parcels):
+            parcel.decayed = decayed[number][index] if alike else total if (number, index) == (0, 0) else 0.0
+
+
 def _counts(fragment: Fragment) -> dict[str, Any]:
     return {
         "names": list(fragment.names),
@@ -105,6 +116,7 @@ def _counts(fragment: Fragment) -> dict[str, Any]:
         "since": fragment.since,
         "flying": fragment.flying,
         "weight": fragment.weight,
+        "decayed": [parcel.decayed for parcel in fragment.parcels],
     }
 
 
