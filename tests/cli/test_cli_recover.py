@@ -9,6 +9,7 @@ import torch
 from cli_inside import Command
 
 from trainingkit.cli.recover import recover
+from trainingkit.cli.recover_asked import in_words
 from trainingkit.core import decisions
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.recovery import Snapshots
@@ -109,6 +110,13 @@ def test_what_it_refuses(command: Command, run: RunFolder, options: tuple[object
     ended = command("recover", run.root, *options)
     assert ended.code == code and text in ended.stderr
     assert not (run.root / "aside").exists() and not run.skips.exists()
+
+
+def test_of_many_steps_the_first_and_the_last_are_named() -> None:
+    few, many = [(at, at) for at in range(0, 52, 4)], [(at, at + 1) for at in range(0, 160, 4)]
+    assert in_words(few) == "steps 0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48"
+    assert in_words(many).startswith("steps 0 to 1, 4 to 5, 8 to 9, 12 to 13, 16 to 17, 20 to 21, 28 others, 136 to 137, ")
+    assert in_words(many).endswith(", 156 to 157")
 
 
 def test_a_run_at_work_is_left_alone(command: Command, run: RunFolder) -> None:

@@ -11,6 +11,7 @@ from journal_runs import INT4, STEPS, State, train
 from small_runs import events
 
 from ranks import Pool, RankFailed
+from trainingkit.cli.recover_asked import lead_to
 from trainingkit.core.errors import CheckpointError
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.recovery.journal import set_back, slots, survey
@@ -109,6 +110,7 @@ def test_a_run_is_set_back_to_rounds_only(pool: Pool, tmp_path: Path) -> None:
     straight = run(pool, folder, text, **NO_SNAPSHOT)
     root = RunFolder(folder)
     assert survey(root).reach() == [(0, 0), (4, 4), (8, 8), (12, 12), (16, 16), (20, 20), (24, 24)]
+    assert lead_to(survey(root), 11) is None and lead_to(survey(root), 12) is not None
     with pytest.raises(CheckpointError, match=r"(?s)step 0, or one that ends a round, up to 24"):
         set_back(root, 11)
     set_back(root, 12)

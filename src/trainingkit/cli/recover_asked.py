@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from trainingkit.recovery.journal import Lead, Survey
 
 Span = tuple[int, int]
+SHOWN = 6
+"""Of many ranges, so many at the beginning and at the end."""
 _SPAN = re.compile(r"(\d+)\.\.(\d+)")
 
 
@@ -63,7 +65,7 @@ def asked_span(text: str, to_step: int | None) -> Span:
 def lead_to(found: Survey, step: int) -> Lead | None:
     """The newest whole snapshot from which a step can be reached; None where there is none."""
     good = (lead for lead in found.leads if lead.found.problem is None)
-    return next((lead for lead in good if lead.found.step <= step <= lead.end), None)
+    return next((lead for lead in good if lead.reaches(step)), None)
 
 
 def out_of_reach(found: Survey, run: RunFolder, step: int) -> ConfigError:
@@ -93,8 +95,10 @@ def way_without_snapshot(found: Survey, run: RunFolder) -> str:
 
 
 def in_words(ranges: Sequence[Span]) -> str:
-    """Ranges of steps, for example "steps 10 to 20, 30"."""
+    """Ranges of steps, for example "steps 10 to 20, 30"; of many the first and the last."""
     texts = [f"{first} to {last}" if first < last else str(first) for first, last in ranges]
+    if len(texts) > 2 * SHOWN + 1:
+        texts[SHOWN:-SHOWN] = [f"{len(texts) - 2 * SHOWN} others"]
     alone = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
     return f"step {texts[0]} alone" if alone else f"steps {', '.join(texts)}"
 

@@ -20,7 +20,7 @@ from trainingkit.core.errors import CheckpointError
 from trainingkit.core.files import fsync_folder
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.recovery import layout
-from trainingkit.recovery.journal.cover import Base, check_reaches, until
+from trainingkit.recovery.journal.cover import Base, check_reaches
 from trainingkit.recovery.journal.segments import Scan
 from trainingkit.recovery.journal.survey import Lead, Survey, survey
 from trainingkit.recovery.memory import folder_of_run, leave_memory
@@ -102,7 +102,7 @@ def _leading(found: Survey, step: int) -> Lead:
     """The newest whole snapshot from which the step can be reached."""
     good = [lead for lead in found.leads if lead.found.problem is None and lead.found.step <= step]
     for lead in good:
-        if step == (until(lead.covered, step).end or lead.found.step):
+        if lead.reaches(step):
             return lead
     if good:
         newest = good[0]

@@ -10,7 +10,7 @@ from trainingkit.core.errors import CheckpointError
 from trainingkit.core.runfolder import RunFolder
 from trainingkit.recovery import jsonstate
 from trainingkit.recovery.findings import Found, find
-from trainingkit.recovery.journal.cover import Base, Cover, cover
+from trainingkit.recovery.journal.cover import Base, Cover, cover, until
 from trainingkit.recovery.journal.segments import Scan, scan, slots
 from trainingkit.recovery.memory import steps_in_memory
 from trainingkit.recovery.writing import rank_file
@@ -36,6 +36,10 @@ class Lead:
     def end(self) -> int:
         """The last step that can be reached from here."""
         return self.covered.end or self.found.step
+
+    def reaches(self, step: int) -> bool:
+        """Whether a replay from here can end with a step."""
+        return step == (until(self.covered, step).end or self.found.step)
 
 
 @dataclass(frozen=True)
