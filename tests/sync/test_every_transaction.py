@@ -18,6 +18,7 @@ import trainingkit as tk
 from ranks import Context, Fault, Pool, RankFailed
 from trainingkit.core.errors import ConfigError, PeerLost, StepError
 from trainingkit.sync.every.door import train_apart
+from trainingkit.sync.every.state import landed
 
 H = 3
 
@@ -175,6 +176,27 @@ def test_a_state_is_loaded_while_a_round_flies(pool: Pool) -> None:
         assert one["again"][2] == pytest.approx(one["after"][2])
         assert one["back"] == pytest.approx(one["decayed"]) and one["decayed"] > 0
         assert one["afresh"] and not one["owes"]
+
+
+def other_outer_step(context: Context) -> bool:
+    """A state with a round in flight is loaded where the outer step is another one: that round keeps its own."""
+    texts = [f"every({H}, delay=1{outer})|none" for outer in ("", ", outer_lr=0.5")]
+    states = []
+    for text in texts:
+        model = fresh()
+        optimizer = sgd(model)
+        with apart(context, model, optimizer, text) as sync:
+            if states:
+                sync.load_state_dict(states[0])
+                return all(torch.equal(agreed(sync)[n], v) for n, v in landed(states[0])["agreed"]["parameters"].items())
+            walk(sync, optimizer, context, range(H + 1))
+            states.append(sync.state_dict())
+            assert states[0]["fragments"][0]["flying"]
+    return False
+
+
+def test_a_round_keeps_the_outer_step_that_it_was_started_with(pool: Pool) -> None:
+    assert pool.run(other_outer_step, 2) == [True, True]
 
 
 def script(context: Context, wrap: bool, scale: float, accumulate: int) -> dict[str, Any]:

@@ -114,6 +114,31 @@ def test_what_the_last_exchange_sent_is_said(pool: Pool, tmp_path: Path) -> None
     assert told[0][1].startswith(f"Ranks exchange every 40 steps and run.steps is {TOTAL}: they train on their own")
 
 
+def settles(context: Context, folder: str) -> list[str]:
+    """The loop ends early, right after a snapshot in mid-round: what is looked at then is what is saved."""
+    sync = {"codec": f"every(4)|{INT4}", "bucket_mb": 0.02, "islands": "off"}
+    model = wide()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    with Kit(open_rank(context, Path(folder)), model, optimizer, config(run={"steps": TOTAL}, sync=sync)) as kit:
+        for batch in kit.batches(samples(context.rank)):
+            kit.step(loss_fn, batch)
+            if kit.step_number == 6:
+                break
+        kit._save(wait=True)
+        seen = [digest(model.state_dict()), str(kit.settle()), digest(model.state_dict()), str(kit.settle())]
+    return [*seen, digest(model.state_dict())]
+
+
+def test_a_loop_that_ends_early_saves_the_model_that_it_settled_on(pool: Pool, tmp_path: Path) -> None:
+    first, second = pool.run(settles, 2, str(tmp_path))
+    assert first[0] != second[0] and first[1:] == second[1:]
+    assert first[1:4:2] == ["True", "False"] and first[2] == first[4]
+    good, _ = newest_good(tmp_path / "snapshots")
+    assert good is not None and good.step == 6
+    found = load_new(good.path, of=0)[0]
+    assert digest({name: found[f"model/{name}"] for name in wide().state_dict()}) == first[2]
+
+
 def test_snapshots_hold_the_agreed_model(pool: Pool, tmp_path: Path) -> None:
     """In the middle of a round, too: what eval and export read is no rank's own model."""
     with pytest.raises(RankFailed):

@@ -46,8 +46,14 @@ class Judge:
             self._evaluate()
 
     def finish(self) -> None:
-        """Evaluate the trained model, unless that was just done or the run was stopped."""
-        if self._seen_step != self._kit.step_number and not self._kit.stopped:
+        """Evaluate the trained model, unless that was just done or the run was stopped.
+
+        Where ranks train apart they come to one model first, so that it is the one that is saved.
+        """
+        if self._kit.stopped:
+            return
+        moved = self._kit.settle()
+        if moved or self._seen_step != self._kit.step_number:
             self._evaluate()
 
     def state_dict(self) -> dict[str, Any]:

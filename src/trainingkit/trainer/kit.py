@@ -74,6 +74,7 @@ class Kit:
     ) -> None:
         self.session = session
         self.stopped: str | None = None
+        self._moved = False
         self._total = config.run.steps
         self._data = data
         self._module = model
@@ -231,6 +232,16 @@ class Kit:
         self._recorder.evaluation(self.step_number, metrics, samples, time.perf_counter() - begin)
         return metrics
 
+    def settle(self) -> bool:
+        """Bring all ranks to one model, where they train apart, as the end of a loop does. All ranks call it.
+
+        Returns:
+            Whether that changed the model.
+        """
+        moved = settle(self._engine.sync, self.event)
+        self._moved = self._moved or moved
+        return moved
+
     def event(self, event: str, text: str) -> None:
         """A mark in the page and a line on the screen."""
         self._recorder.event(self.step_number, event, text)
@@ -240,9 +251,10 @@ class Kit:
         if self._ending.done:
             return
         self._ending.drop_half_step(self.step_number, "The loop ended")
-        moved = self.stopped is None and settle(self._engine.sync, self.event)
-        if moved or self.step_number > self._keeper.saved_step:
-            self._saving.save(self.step_number, wait=True)
+        if self.stopped is None:
+            self.settle()
+        if self._moved or self.step_number > self._keeper.saved_step:
+            self._save(wait=True)
         self._saving.close()
         self._ending.well(self.step_number, stopped=self.stopped)
 
@@ -299,15 +311,19 @@ class Kit:
         self._saving.stepped(self.step_number, result)
         self._say_notes()
         if self._all_done and self.stopped is None:
-            settle(self._engine.sync, self.event)
+            self.settle()
         self._engine.check_aborts()
         self._keeper.check()
         due = self._keeper.due(self.step_number, step_s, agreed=result.agreed[1] > 0)
         if self.stopped or due:
-            self._saving.save(self.step_number, wait=self.stopped is not None)
+            self._save(wait=self.stopped is not None)
         else:
             self._saving.save_in_memory(self.step_number)
         self._say_notes()
+
+    def _save(self, *, wait: bool) -> None:
+        self._saving.save(self.step_number, wait=wait)
+        self._moved = False
 
     def _asks(self) -> list[float]:
         """What this rank wants of the others: to stop, to save."""

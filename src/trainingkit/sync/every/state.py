@@ -50,10 +50,11 @@ def stored(fragments: Sequence[Fragment], spec: EverySpec, rank: int) -> dict[st
 
 
 def load_fragments(state: Mapping[str, Any], fragments: Sequence[Fragment], spec: EverySpec, rank: int) -> None:
-    """Put a state in place. With other fragments or another H than its own, what flies is applied at once."""
+    """Put a state in place. With other fragments, H or outer step than its own, what flies is applied at once."""
     same = _same_rhythm(state, fragments, spec.every)
-    if not same:
-        LOG.info("the state's rounds were those of %s: the ones that fly are applied now", state["spec"])
+    if not same or _outer(parse_every(state["spec"]).every) != _outer(spec.every):
+        if any(each["flying"] for each in state["fragments"]):
+            LOG.info("the state's rounds were those of %s: the ones that fly are applied now", state["spec"])
         state = landed(state)
     counted = state["fragments"] if same else [_joint(state)] * len(fragments)
     for fragment, counts in zip(fragments, counted, strict=True):
@@ -131,6 +132,10 @@ def _same_rhythm(state: Mapping[str, Any], fragments: Sequence[Fragment], every:
     theirs = parse_every(state["spec"]).every
     names = [each["names"] for each in state["fragments"]]
     return (theirs.steps, theirs.lag) == (every.steps, every.lag) and names == [list(f.names) for f in fragments]
+
+
+def _outer(every: Every) -> tuple[float, float, bool]:
+    return every.outer_lr, every.outer_momentum, every.nesterov
 
 
 def _fill_parcel(parcel: Parcel, state: Mapping[str, Any], *, flying: bool) -> None:
