@@ -188,7 +188,8 @@ def other_outer_step(context: Context) -> bool:
         with apart(context, model, optimizer, text) as sync:
             if states:
                 sync.load_state_dict(states[0])
-                return all(torch.equal(agreed(sync)[n], v) for n, v in landed(states[0])["agreed"]["parameters"].items())
+                expected = landed(states[0])["agreed"]["parameters"]
+                return all(torch.equal(agreed(sync)[name], values) for name, values in expected.items())
             walk(sync, optimizer, context, range(H + 1))
             states.append(sync.state_dict())
             assert states[0]["fragments"][0]["flying"]
