@@ -52,7 +52,8 @@ def test_int2_sends_what_is_above_three_quarters_of_the_mean_as_its_mean(block, 
     assert (said[above > 2 * step] != 0).all() and (said[above < -2 * step] == 0).all()
     sent = said != 0
     assert torch.equal(said.sign()[sent], x.double().sign()[sent])
-    assert (said[sent].abs() - size[sent].mean()).abs().max() <= size[sent].mean() / 8 + 2 * step
+    mean = size[sent].mean().clamp(max=57344.0)  # the largest scale
+    assert (said[sent].abs() - mean).abs().max() <= mean / 8 + 2 * step
     assert (x - said).norm() < size.norm(), "error feedback needs it"
 
 
