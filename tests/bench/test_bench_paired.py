@@ -150,11 +150,33 @@ def planted_turn(name: str) -> float:
     return spin(round(LOOPS * (PLANTED if name == "ours" else 1.0)))
 
 
-def test_a_planted_slow_down_of_five_per_cent_is_found_with_its_sign_twenty_times_of_twenty():
+def noisy_turn(seed: int) -> Callable[[str], float]:
+    """What a shared machine does to turns: jitter of 2 % each, and a speed that wanders by 1 % from turn to turn."""
+    draw = random.Random(seed)
+    speed = 1.0
+
+    def take_turn(name: str) -> float:
+        nonlocal speed
+        speed *= draw.lognormvariate(0.0, 0.01)
+        return speed * draw.lognormvariate(0.0, 0.02) * (PLANTED if name == "ours" else 1.0)
+
+    return take_turn
+
+
+def check_planted(turn_of: Callable[[int], Callable[[str], float]]) -> None:
     found = []
     for seed in range(20):
-        turns = measure(plan(rounds=25, most_rounds=60, seed=seed), planted_turn)
+        turns = measure(plan(rounds=25, most_rounds=60, seed=seed), turn_of(seed))
         found.append(turns.ratio("ours", "none"))
         assert aa(plan(), turns).value == pytest.approx(1.0, abs=0.03)
     assert all(interval.low > 1.0 for interval in found), found
     assert sum(interval.value for interval in found) / len(found) == pytest.approx(PLANTED, abs=0.02)
+
+
+def test_a_planted_slow_down_of_five_per_cent_is_found_with_its_sign_twenty_times_of_twenty():
+    check_planted(noisy_turn)
+
+
+@pytest.mark.slow
+def test_a_planted_slow_down_of_real_work_is_found_on_a_machine_that_does_nothing_else():
+    check_planted(lambda seed: planted_turn)

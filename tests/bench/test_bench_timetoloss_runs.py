@@ -62,6 +62,27 @@ def test_curves_are_the_same_on_all_ranks_and_each_time(pool, tmp_path):
     assert lines[5] == {"step": 6, "of": 6, "loss": one[NAMES[0]][0].losses[-1][1]}
 
 
+def batches_on_a_rank(context):
+    rank = Rank(spec_of("plain").network(), Meeting(context.group, context.store, context.rank), "fp32")
+    found = {}
+    for name in ("plain", "plain+batch(1)", "plain+batch(3)"):
+        entrant = rank.enter(name)
+        found[name] = [rank.batch(entrant, ahead)["input_ids"].tolist() for ahead in range(6)]
+        entrant.contender.close()
+    return found
+
+
+def test_a_batch_in_the_name_is_so_many_samples_a_step_of_the_same_order(pool):
+    ranks = pool.run(batches_on_a_rank, 2, deadline_s=60)
+    for name, size in (("plain", 2), ("plain+batch(1)", 1), ("plain+batch(3)", 3)):
+        assert all(len(batch) == size for rank in ranks for batch in rank[name])
+
+    def read(name, steps):
+        return [row for step in range(steps) for rank in ranks for row in rank[name][step]]
+
+    assert read("plain", 3) == read("plain+batch(1)", 6) == read("plain+batch(3)", 2)
+
+
 def turns_on_a_rank(context, folder):
     torch.set_num_threads(1)
     spec = NetworkSpec(hosts=2, scale="tiny", codec="all|int8", timeout_s=20.0, warm_steps=1, contenders=NAMES[1:])
@@ -100,13 +121,17 @@ def test_a_turn_of_who_trains_apart_is_one_whole_round_and_leaves_nothing_on_the
 def test_a_missing_curve_is_run_once_and_has_the_same_bits_on_a_shaped_link(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     spec = TINY.model_copy(update={"winner": BASELINE})
-    for each in sweep_of(spec, "adamw", lambda one: None):
-        keep(path_of(tmp_path, each), made(each).model_dump_json())
     wanted = spec.curve(BASELINE, 3e-3, 8)
     glances = []
 
     def find(one):
         return read_curve(tmp_path, one)
+
+    def short_ones():
+        return [one for one in sweep_of(spec, "adamw", find) if one.steps == spec.sweep_steps and find(one) is None]
+
+    while todo := short_ones():
+        keep(path_of(tmp_path, todo[0]), made(todo[0]).model_dump_json())
 
     assert run_missing(spec, [BASELINE], tmp_path, minutes=0.0, show=glances.append) == [wanted]
     assert not glances

@@ -81,34 +81,47 @@ def muon(model: nn.Module, **settings: object) -> MuonAdamW:
 
 
 class ByHand:
-    """torch.optim.Muon over matrices of their own, copied in and out, and torch.optim.AdamW over the rest."""
+    """torch.optim.Muon over matrices of their own, copied in and out, and torch.optim.AdamW over the rest.
 
-    def __init__(self, model: nn.Module, hidden: Iterable[str], *, fused: bool = True) -> None:
+    Args:
+        rows: each matrix is several, of so many of its rows.
+    """
+
+    def __init__(self, model: nn.Module, hidden: Iterable[str], *, fused: bool = True, rows: int = 10_000) -> None:
         named = dict(model.named_parameters())
         self._shown = [(named.pop(name), name) for name in hidden]
-        self._matrices = [nn.Parameter(p.detach().reshape(p.shape[0], -1).clone()) for p, _ in self._shown]
+        self._rows = rows
+        self._cut = [[nn.Parameter(part.clone()) for part in self._parts(p.detach())] for p, _ in self._shown]
         rest = [
             {"params": [p for p in named.values() if p.dim() >= 2]},
             {"params": [p for p in named.values() if p.dim() < 2], "weight_decay": 0.0},
         ]
-        self.muon = torch.optim.Muon(self._matrices, lr=2e-2, momentum=0.95, weight_decay=0.1)
+        self.muon = torch.optim.Muon(
+            [part for parts in self._cut for part in parts], lr=2e-2, momentum=0.95, weight_decay=0.1
+        )
         self.adamw = torch.optim.AdamW(rest, lr=3e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, fused=fused)
 
     def step(self) -> None:
         """Both updates."""
-        for (parameter, _), matrix in zip(self._shown, self._matrices, strict=True):
+        for (parameter, _), parts in zip(self._shown, self._cut, strict=True):
             assert parameter.grad is not None
-            matrix.grad = parameter.grad.reshape(matrix.shape).clone()
+            for part, gradient in zip(parts, self._parts(parameter.grad), strict=True):
+                part.grad = gradient.clone()
         self.muon.step()
         self.adamw.step()
         with torch.no_grad():
-            for (parameter, _), matrix in zip(self._shown, self._matrices, strict=True):
-                parameter.copy_(matrix.reshape(parameter.shape))
+            for (parameter, _), parts in zip(self._shown, self._cut, strict=True):
+                parameter.copy_(torch.cat([*parts]).reshape(parameter.shape))
 
     def momenta(self) -> dict[str, Tensor]:
         """Muon's momentum buffers by name."""
-        pairs = zip(self._shown, self._matrices, strict=True)
-        return {name: self.muon.state[matrix]["momentum_buffer"] for (_, name), matrix in pairs}
+        pairs = zip(self._shown, self._cut, strict=True)
+        return {
+            name: torch.cat([self.muon.state[part]["momentum_buffer"] for part in parts]) for (_, name), parts in pairs
+        }
+
+    def _parts(self, tensor: Tensor) -> tuple[Tensor, ...]:
+        return tensor.reshape(tensor.shape[0], -1).split(self._rows)
 
 
 def bits(tensors: nn.Module | Mapping[str, Tensor]) -> str:

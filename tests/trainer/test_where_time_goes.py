@@ -40,13 +40,14 @@ def test_phases_add_up(spans: list[tuple[str, int]]) -> None:
 
 
 def test_excluded_time_belongs_to_no_step() -> None:
+    begin = time.perf_counter()
     clock = PhaseClock()
     with clock.excluded():
         end = time.perf_counter() + 0.05
         while time.perf_counter() < end:
             pass
     step_s, phases = clock.lap()
-    assert step_s < 0.05
+    assert step_s <= time.perf_counter() - begin - 0.05
     assert sum(phases.values()) == pytest.approx(step_s, abs=1e-9)
 
 

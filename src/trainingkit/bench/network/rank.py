@@ -47,6 +47,7 @@ class Entrant:
 
     Args:
         compute: "bf16" or "fp32".
+        batch_size: samples a step on each host.
         peak_rates: of each of the optimizer's groups.
         factor: share of the peak rate by the 0-based number of the step.
     """
@@ -56,6 +57,7 @@ class Entrant:
     model: nn.Module
     optimizer: torch.optim.Optimizer
     compute: str
+    batch_size: int
     peak_rates: list[float]
     factor: Callable[[int], float]
     steps: int = 0
@@ -114,8 +116,8 @@ class Rank:
         setting = Setting(group, self.spec.codec, self.spec.timeout_s, optimizer, self.spec.max_every)
         build = build or builder_of(named.way)
         peaks = [parameters["lr"] for parameters in optimizer.param_groups]
-        compute = named.compute or self.compute
-        return Entrant(name, build(model, setting), model, optimizer, compute, peaks, factor or warming)
+        compute, batch = named.compute or self.compute, named.batch or self.scale.batch_size
+        return Entrant(name, build(model, setting), model, optimizer, compute, batch, peaks, factor or warming)
 
     def turn(self, entrant: Entrant, steps: int, *, rests: bool = False) -> Turn:
         """Take `steps` steps, beginning at the same moment as the other ranks.
@@ -126,7 +128,7 @@ class Rank:
         Raises:
             ContenderFailed: on all ranks, when it failed on any.
         """
-        batches = [self.batch(entrant.steps + number) for number in range(steps)]
+        batches = [self.batch(entrant, number) for number in range(steps)]
         start_s = self._agreed_start()
         before = sent_bytes()
         said, problem = 0, ""
@@ -193,10 +195,10 @@ class Rank:
         entrant.steps += 1
         return contender.finish()
 
-    def batch(self, step: int) -> Batch:
-        """This rank's batch of the 0-based step, the same for every contender."""
-        size = self.scale.batch_size
-        first = (step * self.world_size + self.meeting.rank) * size
+    def batch(self, entrant: Entrant, ahead: int = 0) -> Batch:
+        """This rank's batch of the contender's next step, or one further ahead; the same for all of one batch size."""
+        size = entrant.batch_size
+        first = ((entrant.steps + ahead) * self.world_size + self.meeting.rank) * size
         return gather(self.corpus.train, self._order.indices(first, size))
 
     def _agreed_start(self) -> float:

@@ -32,7 +32,7 @@ def train(rank: Rank, spec: CurveSpec, stage: Stage, steps: int) -> Curve:
     said, proof, seconds, eval_seconds = 0, "", 0.0, _look(rank, entrant, steps)
     while entrant.steps < steps:
         began_s = time.monotonic()
-        said += rank.step(entrant, rank.batch(entrant.steps))
+        said += rank.step(entrant, rank.batch(entrant))
         seconds += time.monotonic() - began_s
         if entrant.steps == min(spec.proof_steps, steps):
             proof = all_bits(entrant, rank)

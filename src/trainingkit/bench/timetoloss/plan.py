@@ -1,8 +1,8 @@
 """Which curves are still to be run? From those that are there: the sweep first, then the shortest length that reaches.
 
 A contender may train as long as it likes; what counts is the least length of which every seed has the target loss.
-That length is searched among a few with the first seed, up while the target is missed, down while it is met; then the
-other seeds run at it, and where one of them misses the target, the search goes on upwards. Pure.
+That length is searched among a few with the first seed, by halves; then the other seeds run at it, and where one of
+them misses the target, the search goes on upwards. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from trainingkit.bench.timetoloss.catalogue import BASELINE, BF16
 from trainingkit.bench.timetoloss.curve import Curve, CurveSpec, Find
 from trainingkit.bench.timetoloss.rates import rate_of, sweep_of
-from trainingkit.bench.timetoloss.spec import FIRST, TimeToLossSpec, optimizer_of
+from trainingkit.bench.timetoloss.spec import TimeToLossSpec, optimizer_of
 
 
 def claimed(spec: TimeToLossSpec) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ def _pending_length(spec: TimeToLossSpec, name: str, seed: int, find: Find) -> i
     if len(lengths) == 1:
         chosen = lengths[0]
     elif target is None:
-        chosen = lengths[min(FIRST, len(lengths) - 1)] if seed == 0 else None
+        chosen = next_length(lengths, {}) if seed == 0 else None
     else:
         tried = tried_lengths(spec, name, target, find)
         further = next_length(lengths, tried)
@@ -94,14 +94,12 @@ def next_length(lengths: Sequence[int], tried: Mapping[int, bool]) -> int | None
     Returns:
         None where the least length that reaches is known, or that none does.
     """
-    if not tried:
-        return lengths[min(FIRST, len(lengths) - 1)]
     reaching = [steps for steps, reaches in tried.items() if reaches]
     low = max((steps for steps, reaches in tried.items() if not reaches), default=0)
     between = [steps for steps in lengths if low < steps < min(reaching, default=lengths[-1] + 1)]
     if not between:
         return None
-    return between[-1] if reaching else between[0]
+    return between[len(between) // 2]
 
 
 def runs_of(spec: TimeToLossSpec, names: Sequence[str]) -> Iterator[tuple[str, int]]:

@@ -17,12 +17,10 @@ from trainingkit.precision.compute import choose_compute
 from trainingkit.precision.section import PrecisionSection
 from trainingkit.sync.every import parse_every, trains_apart
 
-RATES = {"adamw": (3e-3, 6e-3, 1.5e-3), "muon": (2e-2, 4e-2, 1e-2)}
-"""Of the sweep: the sane centre first, then a factor of two to both sides; it goes on while an end is the best."""
+RATES = {"adamw": (1.5e-3, 3e-3, 7.5e-4), "muon": (8e-2, 1.6e-1, 4e-2)}
+"""Of the sweep: what was best at full scale first, and its half and double; it goes on while an end is the best."""
 SHORTER = (0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8)
 """Lengths, as shares of the baseline's, that a contender with another optimizer may need."""
-FIRST = 2
-"""Which of them is tried first."""
 GRAIN = 4
 """Lengths are multiples of this."""
 EVALUATIONS_FROM = 120

@@ -19,7 +19,17 @@ from trainingkit.bench.cache import keep
 from trainingkit.bench.network.run import Glance, measure
 from trainingkit.bench.network.spec import JUDGED, PLAIN, REFERENCE, Measured, NetworkSpec
 from trainingkit.bench.paired import Turns
-from trainingkit.bench.timetoloss.catalogue import BASELINE, BF16, LIMIT, LOCAL_SGD, MUON, WINNER, ablation_of
+from trainingkit.bench.timetoloss.catalogue import (
+    BASELINE,
+    BF16,
+    EIGHT,
+    LIMIT,
+    LOCAL_SGD,
+    MUON,
+    SMALLER,
+    WINNER,
+    ablation_of,
+)
 from trainingkit.bench.timetoloss.spec import TimeToLossSpec
 from trainingkit.core.section import check
 
@@ -29,17 +39,8 @@ TURNS = 5
 GROUPS: dict[str, tuple[str, ...]] = {
     "judged": (PLAIN, BF16, LIMIT + MUON),
     "today": (PLAIN, BF16, "powersgd-2", "powersgd-4", LOCAL_SGD),
-    "ours": (
-        PLAIN,
-        BF16,
-        LIMIT + MUON,
-        "all|int4+muon",
-        "every(2)|all|int4+muon",
-        WINNER,
-        "every(4)|all|int4+muon(ns_steps=3)",
-        "every(8)|all|int2+muon",
-    ),
-    "ablation": (PLAIN, BASELINE + MUON, "every(4)|all|int4"),
+    "ours": (PLAIN, BF16, LIMIT + MUON, "all|int4+muon", EIGHT, EIGHT + MUON, WINNER, SMALLER),
+    "ablation": (PLAIN, BASELINE + MUON),
 }
 """Beside no communication, its twin, and our gradients in int4, which are in each; `members_of` adds who is judged."""
 EVERY30 = "every(30, tau=1, decay=0.95, embeddings=true)|topk(0.015625)|int2"

@@ -33,6 +33,9 @@ class MuonSection(OptimizerSection):
     momentum: float = Field(default=0.95, ge=0, lt=1, description="decay of Muon's momentum")
     nesterov: bool = Field(default=True, description="Muon's momentum looks one step ahead")
     ns_steps: int = Field(default=5, ge=1, lt=100, description="Newton-Schulz iterations")
+    block_rows: int | None = Field(
+        default=None, ge=1, description="rows of a matrix that are orthogonalised together; not given: all"
+    )
     adjust_lr_fn: Literal["original", "match_rms_adamw"] = Field(
         default="original", description="how Muon's rate follows from a matrix's shape"
     )
@@ -70,6 +73,7 @@ class MuonSection(OptimizerSection):
             "momentum": self.momentum,
             "nesterov": self.nesterov,
             "ns_steps": self.ns_steps,
+            "block_rows": self.block_rows,
             "adjust_lr_fn": self.adjust_lr_fn,
             "weight_decay": self.weight_decay,
         }
